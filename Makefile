@@ -1,0 +1,48 @@
+# Every target makes the environment it needs: a virtual environment in .venv, with the exact versions of constraints.txt.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Kernels compiled from one state of the sources are not mixed with those of another.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache
+
+.PHONY: help demo test lint types imports bench lock clean
+
+help:
+	@echo "make demo   anonymize an embedded census and look at the result"
+	@echo "make test   all tests, linters and type checks"
+	@echo "make bench  benchmarks against peers"
+	@echo "make lock   pin the newest versions in constraints.txt"
+
+demo: $(VENV)/.core
+	$(BIN)/shoal demo --out demo
+
+test: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n auto
+
+bench: $(VENV)/.test
+	$(PIP) --no-deps -r benchmarks/peers.txt
+	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+lock: $(VENV)/.test
+	$(BIN)/uv pip compile --quiet --universal --upgrade --extra dev --no-header --no-annotate pyproject.toml -o constraints.txt
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("Shoal needs Python 3.11 or newer: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e .
+	touch $@
+
+# pycanon judges our privacy models. It pins versions of numpy and pandas of its own, none of which it needs.
+$(VENV)/.test: pyproject.toml constraints.txt tests/judges.txt | $(VENV)/bin/python
+	$(PIP) -e '.[dev]'
+	$(PIP) --no-deps -r tests/judges.txt
+	touch $@ $(VENV)/.core
+
+clean:
+	rm -rf $(VENV) .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis demo

@@ -1,0 +1,1 @@
+"""Loops over arrays, compiled by numba: arrays and numbers in, arrays out."""

@@ -1,0 +1,25 @@
+"""What can go wrong, in one sentence each: the culprit, the value, the way out."""
+
+
+class ShoalError(ValueError):
+    """Bad input. The message is one sentence that names the culprit, the value and the way out."""
+
+
+class SchemaError(ShoalError):
+    """The schema is wrong in itself, or does not fit the frame."""
+
+
+class HierarchyError(ShoalError):
+    """A hierarchy is wrong in itself, or does not cover a value of its attribute."""
+
+
+class DataError(ShoalError):
+    """The frame or file holds something that cannot be used as it is."""
+
+
+class GuaranteeError(ShoalError):
+    """A constraint cannot be reached, or does not hold on what would be released."""
+
+
+class GuaranteeWarning(UserWarning):
+    """The guarantee is weaker than it may look."""

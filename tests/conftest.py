@@ -1,0 +1,25 @@
+"""Settings for all tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The first example of a property may have to wait for a compiler; no deadline can tell that from a slow kernel.
+settings.register_profile(
+    "shoal",
+    max_examples=int(os.environ.get("SHOAL_EXAMPLES", "500")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+settings.load_profile("shoal")
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder with the papers' data sets."""
+    folder = os.environ.get("SHOAL_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("SHOAL_DATA names no folder with the real data sets")
+    return Path(folder)
