@@ -1,0 +1,330 @@
+"""Reading and writing tables: CSV and Parquet, streamed, and never half a file."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+
+from shoal.errors import DataError
+
+if TYPE_CHECKING:
+    import polars
+
+PARQUET = {".parquet", ".pq"}
+CSV = {".csv", ".tsv", ".txt"}
+_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
+_DATE = r"^\d{4}-\d{2}-\d{2}$"
+
+
+class Header(NamedTuple):
+    """The columns of a file, and what separates the fields of a CSV file."""
+
+    names: list[str]
+    separator: str | None
+
+
+def read_table(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
+    missing_marks: Sequence[str] = (),
+    typed: bool = True,
+) -> polars.DataFrame:
+    """Read a CSV or Parquet file into a polars frame.
+
+    Parameters
+    ----------
+    path : path
+        ``.csv``, ``.tsv``, ``.txt`` or ``.parquet``.
+    columns : sequence of str, optional
+        Read only these.
+    separator : str, optional
+        Field separator of a CSV file; by default the one of ``, ; tab |`` that the header has most of.
+    missing_marks : sequence of str
+        Texts that stand for a missing value, such as ``"?"``; an empty field always does.
+    typed : bool
+        Give CSV columns the type that all of their values have without changing a character of what they mean
+        ("007" stays text). With ``typed=False`` every column is text, so that it can be written again unchanged.
+    """
+    path = Path(path)
+    if _kind_to_read(path) == "parquet":
+        frame = _read_parquet(path, columns)
+    else:
+        frame = _read_csv(path, columns, separator, missing_marks)
+        frame = give_types(frame) if typed else frame
+    if frame.height == 0:
+        raise DataError(f"{str(path)!r} has a header but no rows: there is nothing to release or to check.")
+    return frame
+
+
+def read_header(path: str | Path, separator: str | None = None) -> Header:
+    """Read the names of a file's columns, and find the separator of a CSV file if it is not given."""
+    path = Path(path)
+    if _kind_to_read(path) == "parquet":
+        return Header(_parquet_names(path), None)
+    return Header(*_csv_header(path, separator))
+
+
+def write_table(
+    frame: nw.DataFrame[Any], path: str | Path, *, kind: str | None = None, separator: str | None = None
+) -> None:
+    """Write a frame as CSV or Parquet (by the file's ending unless ``kind`` says), atomically."""
+    import polars as pl
+
+    path = Path(path)
+    kind = kind or kind_to_write(path)
+    separator = separator or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    with replacing(path) as temporary:
+        try:
+            if frame.implementation.is_polars():
+                lazy = frame.to_native().lazy()
+                lazy.sink_parquet(temporary) if kind == "parquet" else lazy.sink_csv(temporary, separator=separator)
+            elif kind == "parquet":
+                frame.write_parquet(temporary)
+            else:
+                frame.write_csv(temporary)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise DataError(f"{str(path)!r} cannot be written ({_first_line(error)}), so nothing was.") from None
+
+
+def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequence[str]) -> polars.DataFrame:
+    """Take the marks for missing values, in these columns only; others keep them as they are."""
+    import polars as pl
+
+    texts = [name for name in columns if frame.schema.get(name) == pl.String]
+    marked = pl.col(texts).is_in(list(marks))
+    return frame.with_columns(pl.when(~marked).then(pl.col(texts)))
+
+
+def kind_to_write(path: str | Path) -> str:
+    """``"csv"`` or ``"parquet"``, by the ending of a file that is to be written."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in CSV | PARQUET:
+        raise DataError(f"{str(path)!r} ends in {suffix!r}: Shoal writes .csv, .tsv and .parquet files.")
+    return "parquet" if suffix in PARQUET else "csv"
+
+
+def require_place(path: str | Path) -> None:
+    """Refuse a file that cannot be written where it should be, before any work is done."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise DataError(f"The folder {str(path.parent)!r} does not exist: make it, or write somewhere else.")
+    if path.is_dir():
+        raise DataError(f"{str(path)!r} is a folder: name a file to write.")
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path`` and rename it there at the end.
+
+    A kill at any moment leaves the old file or the new one: the new content is on disk before the rename, and the
+    rename is one step. An exception leaves the old file and no temporary one.
+    """
+    path = Path(path)
+    require_place(path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise DataError(f"{str(path)!r} cannot be written ({error.strerror}): choose another place.") from None
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        _flush_to_disk(temporary)
+        # mkstemp makes files only the owner can read; a released file follows the user's own default.
+        temporary.chmod(0o666 & ~_umask())
+        os.replace(temporary, path)
+        _flush_to_disk(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def give_types(frame: polars.DataFrame) -> polars.DataFrame:
+    """Turn text columns into integers, numbers, dates or Booleans where every value allows it without loss."""
+    import polars as pl
+
+    return frame.with_columns(_typed_column(frame[name]) for name in frame.columns if frame[name].dtype == pl.String)
+
+
+def _typed_column(column: polars.Series) -> polars.Series:
+    import polars as pl
+
+    distinct = column.unique().drop_nulls()
+    if distinct.is_empty():
+        return column
+    if distinct.str.contains(_INTEGER).all():
+        return column.cast(pl.Int64)
+    # A leading zero or plus sign carries meaning ("08010" is a postal code), so such a column stays text.
+    if not distinct.str.contains(r"^[-+]?0\d|^\+").any():
+        numbers = distinct.cast(pl.Float64, strict=False)
+        if numbers.null_count() == 0 and numbers.is_finite().all():
+            return column.cast(pl.Float64)
+    if distinct.str.contains(_DATE).all() and distinct.str.to_date(strict=False).null_count() == 0:
+        return column.str.to_date()
+    if set(distinct) <= {"true", "false"} or set(distinct) <= {"True", "False"}:
+        return column.str.to_lowercase() == "true"
+    return column
+
+
+def _kind_to_read(path: Path) -> str:
+    if not path.exists():
+        raise DataError(f"There is no file {str(path)!r}: check the path.")
+    if path.is_dir():
+        raise DataError(f"{str(path)!r} is a folder: name a CSV or Parquet file.")
+    suffix = path.suffix.lower()
+    if suffix not in CSV | PARQUET:
+        raise DataError(f"{str(path)!r} ends in {suffix!r}: Shoal reads .csv, .tsv, .txt and .parquet files.")
+    return "parquet" if suffix in PARQUET else "csv"
+
+
+def _read_parquet(path: Path, columns: Sequence[str] | None) -> polars.DataFrame:
+    import polars as pl
+
+    _require_columns(path, columns, _parquet_names(path))
+    try:
+        scan = pl.scan_parquet(path)
+        return (scan.select(list(columns)) if columns is not None else scan).collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{str(path)!r} is not a readable Parquet file ({_first_line(error)}).") from None
+
+
+def _parquet_names(path: Path) -> list[str]:
+    import polars as pl
+
+    try:
+        return pl.scan_parquet(path).collect_schema().names()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{str(path)!r} is not a readable Parquet file ({_first_line(error)}).") from None
+
+
+def _read_csv(
+    path: Path, columns: Sequence[str] | None, separator: str | None, missing_marks: Sequence[str]
+) -> polars.DataFrame:
+    import polars as pl
+
+    names, separator = _csv_header(path, separator)
+    _require_columns(path, columns, names)
+    try:
+        scan = pl.scan_csv(
+            path,
+            separator=separator,
+            infer_schema=False,
+            null_values=list(missing_marks) or None,
+            try_parse_dates=False,
+        )
+        frame = (scan.select(list(columns)) if columns is not None else scan).collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        _blank_rows(path, separator, len(names))  # names the line, where it is one of the wrong length
+        raise DataError(
+            f"{str(path)!r} is not a readable CSV file ({_first_line(error)}): mend it, or name its separator."
+        ) from None
+    return _without_blank_rows(frame, path, separator, names)
+
+
+def _without_blank_rows(frame: polars.DataFrame, path: Path, separator: str, names: list[str]) -> polars.DataFrame:
+    """Leave out empty lines, and refuse lines with too few fields: polars fills both with missing values."""
+    import polars as pl
+
+    if len(names) == 1 or not frame.width:
+        return frame
+    last = max(frame.columns, key=names.index)
+    if frame[last].null_count() == 0 or _evenly_separated(path, separator, frame.height * (len(names) - 1)):
+        return frame
+    blank = _blank_rows(path, separator, len(names))
+    return frame.filter(~pl.int_range(pl.len()).is_in(blank)) if blank else frame
+
+
+def _evenly_separated(path: Path, separator: str, expected: int) -> bool:
+    """Whether the rows of a file without quotes have all their fields; none has too many, or it would not be read."""
+    found = 0
+    with path.open("rb") as file:
+        found -= file.readline().count(separator.encode())
+        file.seek(0)
+        while block := file.read(1 << 24):
+            if b'"' in block:
+                return False
+            found += block.count(separator.encode())
+    return found == expected
+
+
+def _blank_rows(path: Path, separator: str, width: int) -> list[int]:
+    """Empty lines of a CSV file, by row; a row of the wrong length is an error that names its line."""
+    blank = []
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        try:
+            for row, fields in enumerate(reader, start=-1):
+                if not fields:
+                    blank.append(row)
+                elif len(fields) != width:
+                    raise DataError(
+                        f"Line {reader.line_num} of {str(path)!r} has {len(fields)} fields, but the header has "
+                        f"{width}: mend the line, and quote fields that hold the separator {separator!r}."
+                    )
+        except UnicodeDecodeError:
+            raise _not_utf8(path) from None
+        except csv.Error as error:
+            raise DataError(f"Line {reader.line_num} of {str(path)!r} cannot be read ({error}): mend it.") from None
+    return blank
+
+
+def _csv_header(path: Path, separator: str | None) -> tuple[list[str], str]:
+    if separator is not None and len(separator.encode()) != 1:
+        raise DataError(f"The separator {separator!r} is not one plain character: pass one such as ';'.")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            line = file.readline()
+    except UnicodeDecodeError:
+        raise _not_utf8(path) from None
+    except OSError as error:
+        raise DataError(f"{str(path)!r} cannot be read ({error.strerror}): check the path.") from None
+    if line.endswith("\r"):
+        raise DataError(f"{str(path)!r} ends its lines with bare carriage returns: save it with line feeds.")
+    line = line.rstrip("\r\n")
+    if not line.strip():
+        raise DataError(f"{str(path)!r} is empty: a header line and at least one row are needed.")
+    if separator is None:
+        separator = max(",;\t|", key=line.count)
+    names = next(csv.reader([line], delimiter=separator))
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"{str(path)!r} has the column {name!r} {names.count(name)} times: give each its own name.")
+    return names, separator
+
+
+def _not_utf8(path: Path) -> DataError:
+    return DataError(f"{str(path)!r} is not UTF-8 text: save it as UTF-8 first.")
+
+
+def _require_columns(path: Path, columns: Sequence[str] | None, present: Sequence[str]) -> None:
+    for name in columns or ():
+        if name not in present:
+            raise DataError(
+                f"{str(path)!r} has no column {name!r}, only {', '.join(present[:12])}: mend the schema or the file."
+            )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0].rstrip(".")
+
+
+def _flush_to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

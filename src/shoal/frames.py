@@ -1,0 +1,307 @@
+"""The one door for dataframes: pandas, polars and pyarrow come in and go out here, through narwhals.
+
+Behind this door there are only arrays. A column becomes *codes* (small integers, -1 where the value is missing) and the
+sorted array of its distinct *values*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from shoal._kernels import groups
+from shoal.errors import DataError
+
+Content = Literal["number", "boolean", "date", "text"]
+FrameKind = Literal["polars", "pandas", "pyarrow"]
+
+
+class Factor(NamedTuple):
+    """A column as codes into its sorted distinct values."""
+
+    codes: np.ndarray
+    """Position of each row's value in ``values``; -1 where it is missing."""
+    values: np.ndarray
+    """Distinct values, ascending: numbers, ``datetime64``, Booleans, or an object array of strings."""
+    content: Content
+
+
+def open_frame(data: Any) -> nw.DataFrame[Any]:
+    """Take a dataframe of any supported library, or say in one sentence what is wrong with it."""
+    if isinstance(data, nw.DataFrame):
+        return data
+    _refuse_repeated_names(data)
+    try:
+        frame = nw.from_native(data)
+    except TypeError:
+        raise DataError(
+            f"A dataframe is needed, but this is a {type(data).__name__}: pass a pandas, polars or pyarrow table."
+        ) from None
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    return frame
+
+
+def require_rows(frame: nw.DataFrame[Any]) -> None:
+    """Refuse a frame without rows or columns."""
+    if not frame.columns:
+        raise DataError("The frame has no columns: pass a table with at least one column.")
+    if len(frame) == 0:
+        raise DataError("The frame has no rows: there is nothing to release or to check.")
+
+
+def factorize(series: nw.Series[Any]) -> Factor:
+    """Codes and sorted distinct values of a column, whatever library and type it comes from."""
+    content = content_of(series)
+    if content == "text":
+        codes, values = _factorize_text(series)
+        return Factor(codes, values, content)
+    if content == "date":
+        series = _without_time_zone(series)
+    missing = missing_rows(series)
+    if not missing.any():
+        codes, values = _factorize_numbers(_to_array(series, content))
+        return Factor(codes, values, content)
+    present_codes, values = _factorize_numbers(_to_array(series.filter((~missing).tolist()), content))
+    codes = np.full(len(series), -1, np.int64)
+    codes[~missing] = present_codes
+    return Factor(codes, values, content)
+
+
+def content_of(series: nw.Series[Any]) -> Content:
+    """What a column holds: numbers, Booleans, dates or text; anything else is refused by name."""
+    dtype = series.dtype
+    if dtype.is_numeric():
+        return "number"
+    if dtype == nw.Boolean:
+        return "boolean"
+    if dtype in (nw.Date, nw.Datetime):
+        return "date"
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return "text"
+    if dtype == nw.Object or dtype == nw.Unknown:
+        return _content_of_objects(series)
+    raise DataError(
+        f"Column {series.name!r} is of type {dtype}, which has no order and no plain text: "
+        "convert it to numbers, dates or text first."
+    )
+
+
+def missing_rows(series: nw.Series[Any]) -> np.ndarray:
+    """A mask of the rows without a value: null, None and NaN alike."""
+    missing = series.is_null()
+    if series.dtype.is_float():
+        missing = missing | series.is_nan().fill_null(True)
+    return np.asarray(missing.to_numpy(), dtype=bool)
+
+
+def has_infinity(values: np.ndarray) -> bool:
+    """Whether an array of numbers holds an infinity."""
+    return values.dtype.kind == "f" and bool(np.isinf(values).any())
+
+
+def take(series: nw.Series[Any], rows: np.ndarray) -> nw.Series[Any]:
+    """``series[rows]``, in the library and type of the series."""
+    return series[np.ascontiguousarray(rows, dtype=np.intp)]
+
+
+def new_series(name: str, values: list[Any], like: nw.DataFrame[Any]) -> nw.Series[Any]:
+    """A column in the library of ``like``; of a type that fits the values, text if all are missing."""
+    dtype = nw.String() if all(value is None for value in values) else None
+    return nw.new_series(name, values, dtype, backend=like.implementation)
+
+
+def blank(series: nw.Series[Any], rows: np.ndarray, mark: str) -> nw.Series[Any]:
+    """Take the values out of some rows: the mark stands for them in a text column, else they are missing."""
+    keep = nw.new_series("keep", (~rows).tolist(), nw.Boolean(), backend=series.implementation)
+    frame = side_by_side({series.name: series, "keep of " + series.name: keep})
+    fill = nw.lit(mark if series.dtype == nw.String else None)
+    column = nw.when(nw.col("keep of " + series.name)).then(nw.col(series.name)).otherwise(fill)
+    return frame.select(column.alias(series.name))[series.name]
+
+
+def side_by_side(columns: Mapping[str, nw.Series[Any]]) -> nw.DataFrame[Any]:
+    """A frame of columns of one library and length; row labels of pandas are numbered anew."""
+    renumbered = [nw.maybe_reset_index(series.alias(name)) for name, series in columns.items()]
+    first = renumbered[0].to_frame()
+    return first.with_columns(*renumbered[1:]) if len(renumbered) > 1 else first
+
+
+def replace_columns(frame: nw.DataFrame[Any], columns: Mapping[str, nw.Series[Any]]) -> nw.DataFrame[Any]:
+    """The frame with some columns replaced in place; order, names and pandas' row labels stay."""
+    return frame.with_columns(*(series.alias(name) for name, series in columns.items()))
+
+
+def convert(frame: Any, kind: FrameKind) -> Any:
+    """The same table in another library."""
+    opened = open_frame(frame)
+    if kind == "polars":
+        return opened.to_polars()
+    if kind == "pandas":
+        return opened.to_pandas()
+    if kind == "pyarrow":
+        return opened.to_arrow()
+    raise DataError(f"Unknown kind of frame {kind!r}: choose polars, pandas or pyarrow.")
+
+
+def from_array(array: np.ndarray, names: Sequence[str]) -> nw.DataFrame[Any]:
+    """A frame around the columns of a two-dimensional array."""
+    import polars
+
+    columns = {}
+    for j, name in enumerate(names):
+        column = array[:, j]
+        if column.dtype == object and all(isinstance(value, (int, float, np.number)) for value in column):
+            column = column.astype(float)
+        columns[name] = polars.Series(name, column, nan_to_null=True, strict=False)
+    return nw.from_native(polars.DataFrame(columns))
+
+
+def smallest_unsigned(n_values: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest type that can hold codes 0..n_values - 1."""
+    if n_values <= 1 << 8:
+        return np.uint8
+    return np.uint16 if n_values <= 1 << 16 else np.uint32
+
+
+def _refuse_repeated_names(data: Any) -> None:
+    # pyarrow lists columns themselves under the name by which other libraries list their names.
+    names: Any = getattr(data, "column_names", None) or getattr(data, "columns", ())
+    try:
+        listed = [str(name) for name in names]
+    except TypeError:
+        return
+    for name in listed:
+        if listed.count(name) > 1:
+            raise DataError(f"Column {name!r} occurs {listed.count(name)} times: give every column its own name.")
+
+
+def _factorize_text(series: nw.Series[Any]) -> tuple[np.ndarray, np.ndarray]:
+    implementation = series.implementation
+    if implementation.is_polars():
+        raw, labels = _polars_text(series.to_native())
+    elif implementation.is_pandas():
+        raw, labels = _pandas_text(series.to_native())
+    elif implementation.is_pyarrow():
+        raw, labels = _pyarrow_text(series.to_native())
+    else:
+        raise DataError(
+            f"Column {series.name!r} comes from {implementation}: convert the table to pandas, polars or pyarrow first."
+        )
+    used = np.zeros(len(labels) + 1, bool)
+    used[raw] = True
+    # A category that no row uses is not a value of the column.
+    distinct = sorted({labels[i] for i in np.flatnonzero(used[:-1])})
+    rank = {label: i for i, label in enumerate(distinct)}
+    table = np.array([rank.get(label, -1) for label in labels] + [-1], np.int32)
+    values = np.empty(len(distinct), object)
+    values[:] = distinct
+    return table[raw], values
+
+
+def _polars_text(series: Any) -> tuple[np.ndarray, list[str]]:
+    import polars
+
+    categorical = series.cast(polars.Categorical) if series.dtype == polars.String else series
+    present = categorical.is_not_null().to_numpy() if series.null_count() else None
+    physical = categorical.drop_nulls().to_physical().to_numpy()
+    present_codes, values = _factorize_numbers(physical)
+    codes = present_codes
+    if present is not None:
+        codes = np.full(len(series), -1, np.int32)
+        codes[present] = present_codes
+    # Categories may be shared between columns, so the label of a code is read off a row that has it.
+    rows = np.empty(len(values) + 1, np.int64)
+    rows[codes.astype(np.int32, copy=False)] = np.arange(len(codes))
+    return codes, series.gather(rows[:-1]).cast(polars.String).to_list()
+
+
+def _pandas_text(series: Any) -> tuple[np.ndarray, list[str]]:
+    import pandas
+
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        return series.cat.codes.to_numpy().astype(np.int64), [str(label) for label in series.cat.categories]
+    codes, labels = pandas.factorize(series)
+    return codes, [str(label) for label in labels]
+
+
+def _pyarrow_text(series: Any) -> tuple[np.ndarray, list[str]]:
+    import pyarrow
+
+    chunk = series.combine_chunks() if isinstance(series, pyarrow.ChunkedArray) else series
+    if isinstance(chunk, pyarrow.ChunkedArray):
+        chunk = pyarrow.concat_arrays(chunk.chunks) if chunk.num_chunks else pyarrow.array([], series.type)
+    encoded = chunk if pyarrow.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+    codes = encoded.indices.cast(pyarrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes, [str(label) for label in encoded.dictionary.to_pylist()]
+
+
+def _content_of_objects(series: nw.Series[Any]) -> Content:
+    """Python objects in a column must be of one type that has an order."""
+    kinds: dict[str, Any] = {}
+    for value in series.to_list():
+        if value is None or value != value:
+            continue
+        name = (
+            "number"
+            if isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+            else ("text" if isinstance(value, str) else type(value).__name__)
+        )
+        kinds.setdefault(name, value)
+    if len(kinds) > 1:
+        (one, first), (two, second) = list(kinds.items())[:2]
+        raise DataError(
+            f"Column {series.name!r} mixes {one} ({first!r}) and {two} ({second!r}): convert it to one type first."
+        )
+    if not kinds or "text" in kinds:
+        return "text"
+    if "number" in kinds:
+        return "number"
+    if "bool" in kinds:
+        return "boolean"
+    if "date" in kinds or "datetime" in kinds or "Timestamp" in kinds:
+        return "date"
+    name, value = next(iter(kinds.items()))
+    raise DataError(f"Column {series.name!r} holds {name} objects ({value!r}): convert it to numbers, dates or text.")
+
+
+def _to_array(series: nw.Series[Any], content: Content) -> np.ndarray:
+    array = series.to_numpy()
+    if array.dtype == object:
+        dtype: Any = {"number": float, "boolean": bool, "date": "datetime64[us]"}[content]
+        array = array.astype(dtype)
+    return array
+
+
+def _without_time_zone(series: nw.Series[Any]) -> nw.Series[Any]:
+    if isinstance(series.dtype, nw.Datetime) and series.dtype.time_zone is not None:
+        return series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return series
+
+
+def _factorize_numbers(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and sorted distinct values; integers of a narrow range are counted instead of sorted."""
+    if array.dtype == bool:
+        array = array.view(np.uint8)
+        codes, values = _factorize_numbers(array)
+        return codes, values.astype(bool)
+    if array.dtype.kind in "iu" and len(array):
+        low, high = int(array.min()), int(array.max())
+        if high - low < max(1 << 16, len(array)):
+            return _count_integers(array, low, high)
+    values, codes = np.unique(array, return_inverse=True)
+    return codes.reshape(-1), values
+
+
+def _count_integers(array: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+    present = np.zeros(high - low + 1, bool)
+    groups.mark_present(array, array.dtype.type(low), present)
+    offsets = np.flatnonzero(present)
+    table = np.zeros(high - low + 1, smallest_unsigned(len(offsets)))
+    table[offsets] = np.arange(len(offsets))
+    codes = np.empty(len(array), table.dtype)
+    groups.look_up(array, array.dtype.type(low), table, codes)
+    return codes, (offsets + low).astype(array.dtype)
