@@ -1,0 +1,116 @@
+"""Rows packed into machine words, and how wide a range of codes is.
+
+Several codes share a 64-bit word, so that a row of eight attributes moves in one load and one store.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal._kernels._jit import jit
+
+LINE, TREE, SET = 0, 1, 2
+"""How an attribute generalises: to a range of positions, to a node of a tree, to a set of values."""
+
+
+class Layout(NamedTuple):
+    """Where the code of each attribute lies in a packed row."""
+
+    word: np.ndarray
+    shift: np.ndarray
+    mask: np.ndarray
+
+
+class Geometry(NamedTuple):
+    """What codes mean, for all attributes one behind the other."""
+
+    form: np.ndarray
+    """int64 (q,): LINE, TREE or SET."""
+    weight: np.ndarray
+    """float64 (q,): how much an attribute's width counts."""
+    n_values: np.ndarray
+    """int64 (q,)."""
+    missing: np.ndarray
+    """int64 (q,): code of the missing value of a LINE attribute, or -1."""
+    scale: np.ndarray
+    """float64 (q,): 1 / distance between the lowest and the highest position (0 for a constant)."""
+    position: np.ndarray
+    position_at: np.ndarray
+    """Positions of attribute j start at position[position_at[j]]."""
+    table: np.ndarray
+    table_at: np.ndarray
+    n_levels: np.ndarray
+    """Node of value v at level l of attribute j: table[table_at[j] + v * n_levels[j] + l]."""
+    last: np.ndarray
+    node_loss: np.ndarray
+    node_at: np.ndarray
+    """Last leaf under a node of attribute j, and what is lost there: last[node_at[j] + node]."""
+
+
+class Rows(NamedTuple):
+    """Packed rows in the order in which a partitioner lays them."""
+
+    words: np.ndarray
+    """uint64 (n, w)."""
+    order: np.ndarray
+    """int32 or int64 (n,): the row of the table that lies at each place."""
+    layout: Layout
+
+
+@jit
+def pack(codes, j, layout, words):
+    """Write the codes of attribute j into the words."""
+    word, shift = layout.word[j], layout.shift[j]
+    for i in range(codes.shape[0]):
+        words[i, word] |= np.uint64(codes[i]) << shift
+
+
+@jit
+def code_of(rows, i, j):
+    """The code of attribute j at place i."""
+    layout = rows.layout
+    return np.int64((rows.words[i, layout.word[j]] >> layout.shift[j]) & layout.mask[j])
+
+
+@jit
+def ancestor_level(geometry, j, low, high):
+    """The lowest level at which two leaves of a tree have the same node."""
+    at = geometry.table_at[j] + low * geometry.n_levels[j]
+    level = 0
+    while geometry.last[geometry.node_at[j] + geometry.table[at + level]] < high:
+        level += 1
+    return level
+
+
+@jit
+def width(geometry, j, low, high, n_distinct):
+    """How much is lost when codes low..high of attribute j are released as one, from 0 to 1.
+
+    ``n_distinct`` is the number of values in the group; only SET attributes look at it.
+    """
+    if low == high:
+        return 0.0
+    if geometry.form[j] == LINE:
+        if high == geometry.missing[j]:
+            return 1.0
+        at = geometry.position_at[j]
+        return (geometry.position[at + high] - geometry.position[at + low]) * geometry.scale[j]
+    if geometry.form[j] == SET:
+        return n_distinct / geometry.n_values[j]
+    level = ancestor_level(geometry, j, low, high)
+    node = geometry.table[geometry.table_at[j] + low * geometry.n_levels[j] + level]
+    return geometry.node_loss[geometry.node_at[j] + node]
+
+
+@jit
+def ranges(codes, labels, low, high, n_values):
+    """Lowest and highest code in each group; rows with a negative label do not count."""
+    low[:] = n_values
+    high[:] = -1
+    for i in range(codes.shape[0]):
+        g = labels[i]
+        if g >= 0:
+            low[g] = min(low[g], np.int64(codes[i]))
+            high[g] = max(high[g], np.int64(codes[i]))

@@ -1,0 +1,28 @@
+"""What a partitioner asks of every group it makes, beside its size."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal._kernels._jit import jit
+from shoal._kernels.privacy import Rules, rules_hold
+
+
+class Guard(NamedTuple):
+    """Rules, the columns they look at, and scratch space; one for each thread."""
+
+    rules: Rules
+    sensitive: np.ndarray
+    """uint32 (n, s)."""
+    members: np.ndarray
+    """uint8 (n,): the rows that are released; of length 0 when all are."""
+    histogram: np.ndarray
+    touched: np.ndarray
+
+
+@jit
+def guard_holds(guard, order, start, stop):
+    """Whether all rules hold for the group made of the rows ``order[start:stop]``."""
+    return rules_hold(guard.rules, guard.sensitive, guard.members, order, start, stop, guard.histogram, guard.touched)
