@@ -1,0 +1,27 @@
+"""The anonymizers, one module each; the module's name with hyphens is the method's name on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from shoal.anonymizers._base import Anonymizer
+from shoal.errors import ShoalError
+
+
+def method_names() -> list[str]:
+    """Names of all methods."""
+    return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def find_method(name: str) -> type[Anonymizer]:
+    """The anonymizer class of a method's name."""
+    if name not in method_names():
+        raise ShoalError(f"There is no method {name!r}: choose {', '.join(method_names())}.")
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    (found,) = (
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Anonymizer) and value.__module__ == module.__name__
+    )
+    return found

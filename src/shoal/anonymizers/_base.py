@@ -1,0 +1,238 @@
+"""What all anonymizers share: partition the rows, see that every constraint holds, recode each group."""
+
+from __future__ import annotations
+
+import numbers
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from shoal import frames
+from shoal._kernels.guard import Guard
+from shoal._kernels.privacy import scratch
+from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.partition import count_groups
+from shoal.privacy import (
+    KAnonymity,
+    PrivacyModel,
+    compile_rules,
+    largest_k,
+    membership,
+    released_rows,
+    sensitive_codes,
+)
+from shoal.recoding import RECODINGS, build_groups, recode, release_frame
+from shoal.schema import Attribute, Schema
+from shoal.suppression import trim
+from shoal.table import Missing, Table, encode, encode_like
+
+
+class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of all anonymizers: ``fit`` partitions and recodes, ``fit_transform`` gives the released rows.
+
+    A subclass says how to partition (:meth:`_partition`) and, if it can place rows it has not seen, how
+    (:meth:`_place`).
+    """
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        k: int = 5,
+        *,
+        constraints: Sequence[PrivacyModel] = (),
+        recoding: str = "interval",
+        suppression: float = 0.0,
+        missing: Missing = "value",
+        random_state: Any = None,
+    ) -> None:
+        self.schema = schema
+        self.k = k
+        self.constraints = constraints
+        self.recoding = recoding
+        self.suppression = suppression
+        self.missing = missing
+        self.random_state = random_state
+
+    _names: list[str]
+
+    @abstractmethod
+    def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
+        """Labels of the rows: groups of at least ``smallest`` rows on which the guard's rules hold."""
+
+    def _place(self, codes: np.ndarray) -> np.ndarray:
+        """Groups of rows that were not fitted."""
+        raise NotImplementedError(f"{type(self).__name__} cannot place rows that it has not seen.")
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Partition the rows and decide what each group is released as."""
+        self._fit(self._open(X, reset=True), y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Anonymize these rows: k and every constraint hold on what is returned."""
+        released, _ = self.anonymize_frame(X, y)
+        return self._close(released, X)
+
+    def anonymize_frame(self, X: Any, y: Any = None) -> tuple[nw.DataFrame[Any], Table]:
+        """The released rows and the encoded table they were made from."""
+        frame = self._open(X, reset=True)
+        table = self._fit(frame, y)
+        return release_frame(frame, self.schema_, self._groups, self.labels_), table
+
+    def transform(self, X: Any) -> Any:
+        """Put rows into the vocabulary of the fitted groups.
+
+        The guarantee is about the rows that were fitted. Rows that were not are only written in the same words: how
+        many of them share a group is nobody's promise.
+        """
+        check_is_fitted(self, "labels_")
+        frame = self._open(X, reset=False)
+        codes = np.column_stack([encode_like(frame[column.name], column) for column in self._columns])
+        return self._close(release_frame(frame, self.schema_, self._groups, self._place(codes)), X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the released columns: all but the identifiers."""
+        check_is_fitted(self, "labels_")
+        dropped = {attribute.name for attribute in self.schema_.identifiers}
+        return np.array([name for name in self._names if name not in dropped], dtype=object)
+
+    @property
+    def groups_(self) -> Any:
+        """The released rows, one a group: ``groups_[labels_]`` is the release."""
+        check_is_fitted(self, "labels_")
+        return self._groups.to_native()
+
+    def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
+        self._check_parameters()
+        self.schema_ = self.schema if self.schema is not None else _every_column_quasi(frame)
+        constraints = (KAnonymity(self.k), *self.constraints)
+        member_of = membership(constraints)
+        table = encode(frame, self.schema_, missing=self.missing, extra=() if member_of is None else (member_of,))
+        guard = make_guard(constraints, table)
+        # Rows that are not released make a group larger than its released part, so only the guard can count them.
+        smallest = largest_k(constraints) if member_of is None else 1
+        _require_whole_table(constraints, table, smallest)
+        labels = self._partition(table, guard, smallest, y)
+        if self.suppression > 0:
+            labels = trim(table, labels, guard, smallest, self.suppression, sets=self.recoding == "set")
+        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        self._groups = build_groups(frame, recode(table, labels, self.recoding, random))
+        self._columns = [replace(column, codes=column.codes[:0]) for column in table.quasi]
+        self.labels_ = labels
+        return table
+
+    def _check_parameters(self) -> None:
+        if self.schema is not None and not isinstance(self.schema, Schema):
+            raise ShoalError(
+                f"schema must be a Schema, not {type(self.schema).__name__}: use Schema.from_toml or infer."
+            )
+        _check_whole("k", self.k, 1)
+        if self.recoding not in RECODINGS:
+            raise ShoalError(f"There is no recoding {self.recoding!r}: choose {', '.join(RECODINGS)}.")
+        if not isinstance(self.suppression, numbers.Real) or not 0 <= self.suppression <= 1:
+            raise ShoalError(
+                f"suppression is a share from 0 to 1, not {self.suppression!r}: 0.02 allows 2 % of the rows."
+            )
+        for constraint in self.constraints:
+            if not isinstance(constraint, PrivacyModel):
+                raise ShoalError(f"constraints must be privacy models such as LDiversity(2), not {constraint!r}.")
+
+    def _open(self, X: Any, *, reset: bool) -> nw.DataFrame[Any]:
+        """Take a dataframe or an array; remember its columns, or compare them with the fitted ones."""
+        if not hasattr(X, "columns") and not hasattr(X, "column_names"):
+            array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+            if reset:
+                self._names = [f"x{j}" for j in range(array.shape[1])]
+            return frames.from_array(_numbers_if_possible(array), self._names)
+        frame = frames.open_frame(X)
+        frames.require_rows(frame)
+        if reset:
+            self._names = list(frame.columns)
+            self.n_features_in_ = len(self._names)
+            self.feature_names_in_ = np.array(self._names, dtype=object)
+        elif list(frame.columns) != self._names:
+            raise DataError(_which_columns_differ(frame.columns, self._names))
+        return frame
+
+    def _close(self, frame: nw.DataFrame[Any], X: Any) -> Any:
+        """Give back what came in: the same kind of dataframe, or an array."""
+        if hasattr(X, "columns") or hasattr(X, "column_names"):
+            return frame.to_native()
+        return frame.to_numpy()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+def make_guard(constraints: Sequence[PrivacyModel], table: Table) -> Guard:
+    """What every group must keep beside its size, for kernels."""
+    member_of = membership(constraints)
+    # The number of rows is kept by partitioners themselves unless some rows of a group are not released.
+    asked = constraints if member_of is not None else [c for c in constraints if not isinstance(c, KAnonymity)]
+    rules = compile_rules(asked, table, member_of)
+    members = np.empty(0, np.uint8) if member_of is None else released_rows(table, member_of)
+    return with_scratch(Guard(rules, sensitive_codes(asked, table), members, np.empty(0), np.empty(0)))
+
+
+def with_scratch(guard: Guard) -> Guard:
+    """The same guard with scratch space of its own, for another thread."""
+    histogram, touched = scratch(guard.rules)
+    return guard._replace(histogram=histogram, touched=touched)
+
+
+def _require_whole_table(constraints: Sequence[PrivacyModel], table: Table, smallest: int) -> None:
+    """Nothing coarser than the whole table can be released, so what fails there cannot be reached at all."""
+    if table.n_rows < smallest:
+        raise GuaranteeError(
+            f"k={smallest} cannot be reached with n_samples={table.n_rows} rows: choose a smaller k or bring more rows."
+        )
+    member_of = membership(constraints)
+    members = None if member_of is None else released_rows(table, member_of) != 0
+    counts = count_groups(np.zeros(table.n_rows, np.int64), table.sensitive, members)
+    for constraint in constraints:
+        if not constraint.holds(counts):
+            raise GuaranteeError(
+                f"{constraint.describe()} cannot be reached: the whole table as one group has only the level "
+                f"{constraint.measure(counts)}; ask for less."
+            )
+
+
+def _every_column_quasi(frame: nw.DataFrame[Any]) -> Schema:
+    kinds = {"number": "numeric", "date": "numeric", "boolean": "nominal", "text": "nominal"}
+    return Schema(Attribute(name, "quasi", kinds[frames.content_of(frame[name])]) for name in frame.columns)
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ShoalError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def _numbers_if_possible(array: np.ndarray) -> np.ndarray:
+    """An object array that holds numbers only, as numbers."""
+    if array.dtype != object:
+        return array
+    try:
+        return array.astype(float)
+    except (TypeError, ValueError):
+        return array
+
+
+def _which_columns_differ(given: Sequence[str], fitted: Sequence[str]) -> str:
+    for name in fitted:
+        if name not in given:
+            return f"Column {name!r} was there when the anonymizer was fitted and is not there now: add it."
+    for name in given:
+        if name not in fitted:
+            return f"Column {name!r} was not there when the anonymizer was fitted: remove it, or fit again."
+    return f"The columns must be in the order of fit, {', '.join(fitted[:12])}: reorder them."

@@ -1,0 +1,223 @@
+"""Mondrian (LeFevre, DeWitt and Ramakrishnan 2006): cut one attribute at its median, again and again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal._kernels import mondrian as kernel
+from shoal._kernels.guard import Guard
+from shoal._kernels.mondrian import Task
+from shoal.anonymizers._base import Anonymizer, with_scratch
+from shoal.errors import ShoalError
+from shoal.partition import measure_geometry, pack_rows
+from shoal.privacy import PrivacyModel
+from shoal.schema import Schema
+from shoal.table import Missing, Table
+
+ROWS_WORTH_A_THREAD = 50_000
+"""Below this many rows starting threads costs more than it saves."""
+
+
+class Mondrian(Anonymizer):
+    """Partition by median cuts, one attribute at a time.
+
+    From the whole table on, each group is cut in two at the median of one attribute, as long as both parts keep k and
+    every constraint; where the best attribute has no such cut the next one is tried. A nominal attribute with a
+    hierarchy is cut by parting one child of the group's node from the others, one without between its values.
+
+    Parameters
+    ----------
+    schema : Schema, optional
+        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal.
+    k : int
+        Rows that every group has at least.
+    mode : {"strict", "relaxed"}
+        Strict cuts keep equal values together. Relaxed ones halve every group exactly, and rows that equal the median
+        may end up on either side; that gives smaller groups where few values repeat, and overlapping ones.
+    prefer : {"gain", "width"}
+        Which attribute is cut: the one whose cut makes the released values most exact, or the widest one, as published.
+        On Adult (8 attributes with hierarchies, k = 100) the first loses 0.30 (NCP), the second 0.43.
+    constraints : sequence of privacy models
+        Kept at every cut, beside k.
+    recoding : {"interval", "set", "representative", "mean", "sample"}
+        What a group is released as: ranges and common ancestors; ranges and sets of values; the row nearest to the
+        group's centre; means; a row drawn at random.
+    suppression : float
+        Share of the rows that may be suppressed, where that lets the others be released more exactly.
+    missing : {"value", "error"}
+        Missing values count as a value of their own, or are refused.
+    n_jobs : int, optional
+        Threads; by default one for each core. The result does not depend on it.
+    random_state : int, RandomState or None
+        For ``recoding="sample"``.
+
+    Attributes
+    ----------
+    labels_ : int array (n_rows,)
+        Group of each fitted row; -1 for suppressed ones.
+    groups_ : dataframe
+        The released quasi-identifiers, one row a group.
+    schema_ : Schema
+        The schema in use.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from shoal import Mondrian
+    >>> people = pl.DataFrame({"age": [25, 27, 31, 45, 47, 52], "zip": ["80", "80", "81", "90", "90", "91"]})
+    >>> Mondrian(k=3).fit_transform(people)["age"].to_list()
+    ['[25, 31]', '[25, 31]', '[25, 31]', '[45, 52]', '[45, 52]', '[45, 52]']
+    """
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        k: int = 5,
+        *,
+        mode: str = "strict",
+        prefer: str = "gain",
+        constraints: Sequence[PrivacyModel] = (),
+        recoding: str = "interval",
+        suppression: float = 0.0,
+        missing: Missing = "value",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            schema,
+            k,
+            constraints=constraints,
+            recoding=recoding,
+            suppression=suppression,
+            missing=missing,
+            random_state=random_state,
+        )
+        self.mode = mode
+        self.prefer = prefer
+        self.n_jobs = n_jobs
+
+    def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
+        rows = pack_rows(table)
+        geometry = measure_geometry(table, sets=self.recoding == "set")
+        empty = np.empty(0, np.int64)
+        relaxed, by_width = self.mode == "relaxed", self.prefer == "width"
+        task = Task(rows, geometry, smallest, relaxed, by_width, guard, empty, empty, empty)
+        self._cuts, leaf_starts = _grow_tree(task, _threads(self.n_jobs, table.n_rows))
+        labels = np.empty(table.n_rows, np.int32)
+        kernel.label_rows(rows.order, leaf_starts, labels)
+        return labels
+
+    def _place(self, codes: np.ndarray) -> np.ndarray:
+        labels = np.empty(len(codes), np.int32)
+        kernel.descend(codes, *self._cuts, labels)
+        return labels
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.mode not in ("strict", "relaxed"):
+            raise ShoalError(f"There is no mode {self.mode!r}: choose strict or relaxed.")
+        if self.prefer not in ("gain", "width"):
+            raise ShoalError(f"prefer={self.prefer!r} is unknown: choose gain or width.")
+
+
+class Cuts(NamedTuple):
+    """A tree of cuts: rows with from <= code < to go left; a leaf has attribute -1 and its number in ``right``."""
+
+    attribute: np.ndarray
+    cut_from: np.ndarray
+    cut_to: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+
+class Part(NamedTuple):
+    """Rows that lie side by side, and bounds of their codes."""
+
+    start: int
+    stop: int
+    low: np.ndarray
+    high: np.ndarray
+
+
+def _grow_tree(task: Task, n_threads: int) -> tuple[Cuts, np.ndarray]:
+    """Grow the upper part of the tree level by level until there is work for all threads, then the rest in parallel."""
+    n_values = task.geometry.n_values
+    whole = Part(0, len(task.rows.order), np.zeros_like(n_values), n_values - 1)
+    if n_threads == 1:
+        return _joined([], [kernel.grow(_own_scratch(task), *whole)])
+    with ThreadPoolExecutor(n_threads) as pool:
+        crown, parts = _grow_crown(task, whole, pool, 8 * n_threads)
+        return _joined(crown, list(pool.map(lambda part: kernel.grow(_own_scratch(task), *part), parts)))
+
+
+def _grow_crown(task: Task, whole: Part, pool: ThreadPoolExecutor, enough: int) -> tuple[list[Any], list[Part]]:
+    """Cuts of the upper levels, level by level, and the parts below them from left to right.
+
+    A level lists, for every part of the level above, its cut (with attribute -1 where it was left whole).
+    """
+    parts, levels = [whole], []
+    while len(parts) < enough:
+        cuts = list(pool.map(lambda part: kernel.split(_own_scratch(task), *part), parts))
+        if all(cut[0] < 0 for cut in cuts):
+            break
+        levels.append(cuts)
+        parts = [half for part, cut in zip(parts, cuts, strict=True) for half in _halves(part, cut)]
+    return levels, parts
+
+
+def _halves(part: Part, cut: tuple[int, int, int, int]) -> list[Part]:
+    if cut[0] < 0:
+        return [part]
+    middle = cut[3]
+    return [
+        Part(part.start, middle, part.low.copy(), part.high.copy()),
+        Part(middle, part.stop, part.low.copy(), part.high.copy()),
+    ]
+
+
+def _own_scratch(task: Task) -> Task:
+    """The same task with scratch space of its own, for one thread."""
+    size = int(task.geometry.n_values.max()) + 1
+    histogram, codes, below = np.zeros(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+    return task._replace(guard=with_scratch(task.guard), histogram=histogram, codes=codes, below=below)
+
+
+def _joined(crown: list[Any], subtrees: list[Any]) -> tuple[Cuts, np.ndarray]:
+    """One tree of the crown's cuts and the subtrees under them, and where the leaves start."""
+    n_crown = sum(cut[0] >= 0 for level in crown for cut in level)
+    roots = n_crown + np.concatenate(([0], np.cumsum([len(tree[0]) for tree, _ in subtrees]))).astype(np.int64)
+    attribute, cut_from, cut_to, right = (
+        np.concatenate([np.zeros(n_crown, np.int64), *(tree[part] for tree, _ in subtrees)]) for part in range(4)
+    )
+    left = np.arange(1, len(attribute) + 1)
+    n_leaves = 0
+    for root, end, (tree, leaf_starts) in zip(roots, roots[1:], subtrees, strict=False):
+        right[root:end] += np.where(tree[0] >= 0, root, n_leaves)
+        n_leaves += len(leaf_starts)
+    # From the lowest level of the crown up: every cut takes the nodes of its two parts from the level below.
+    below, first_node = list(roots[:-1]), n_crown
+    for level in reversed(crown):
+        parts = iter(below)
+        first_node -= sum(cut[0] >= 0 for cut in level)
+        node, below = first_node, []
+        for j, first, last, _ in level:
+            if j < 0:
+                below.append(next(parts))
+                continue
+            attribute[node], cut_from[node], cut_to[node] = j, first, last
+            left[node], right[node] = next(parts), next(parts)
+            below.append(node)
+            node += 1
+    leaf_starts = np.concatenate([starts for _, starts in subtrees])
+    return Cuts(attribute.astype(np.int16), cut_from, cut_to, left, right), leaf_starts
+
+
+def _threads(n_jobs: int | None, n_rows: int) -> int:
+    available = os.cpu_count() or 1
+    wanted = available if n_jobs is None or n_jobs < 0 else max(n_jobs, 1)
+    return max(1, min(wanted, n_rows // ROWS_WORTH_A_THREAD))

@@ -1,0 +1,228 @@
+"""What a partition loses, and what it still risks: plain functions.
+
+Losses look at the encoded table and the labels of its rows (-1: suppressed); lower is better. Risks look at the sizes
+of the groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from shoal._kernels import hierarchy as trees
+from shoal._kernels.geometry import SET, TREE
+from shoal.errors import ShoalError
+from shoal.partition import Bounds, bounds, count_groups, distinct_values, forms
+from shoal.table import Column, Table
+
+Scale = Literal["ncp", "granularity", "height"]
+
+
+class Loss(NamedTuple):
+    """What a release loses, by several measures."""
+
+    ncp: float
+    granularity: float
+    gil: float
+    ngil: float
+    discernibility: float
+    average_group_size: float
+    non_uniform_entropy: float
+    by_attribute: dict[str, float]
+    """NCP of each quasi-identifier."""
+
+
+class Risk(NamedTuple):
+    """Risk of re-identification, from 0 to 1."""
+
+    prosecutor: float
+    """Highest risk of a person who is known to be in the table: 1 / size of the smallest group."""
+    journalist: float
+    """The same for a person of the population; equals ``prosecutor`` where no population is given."""
+    marketer: float
+    """Share of all rows that would be matched rightly on average: groups / rows."""
+    above: float
+    """Share of the rows whose risk is above the threshold."""
+    unique: float
+    """Share of the rows that no other row equals."""
+    threshold: float
+
+
+def all_losses(table: Table, labels: np.ndarray, *, sets: bool = False) -> Loss:
+    """Every loss of a partition that needs no target."""
+    shares = _cell_losses(table, labels, "ncp", sets=sets)
+    return Loss(
+        ncp=_weighted_mean(shares, table),
+        granularity=granularity(table, labels, sets=sets),
+        gil=gil(table, labels),
+        ngil=ngil(table, labels),
+        discernibility=discernibility(labels),
+        average_group_size=average_group_size(labels),
+        non_uniform_entropy=non_uniform_entropy(table, labels, sets=sets),
+        by_attribute={column.name: float(share) for column, share in zip(table.quasi, shares, strict=True)},
+    )
+
+
+def ncp(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
+    """Normalised certainty penalty (Xu et al. 2006), the mean over rows and attributes, by weight.
+
+    A range costs its share of the column's range. A node costs its share of the hierarchy's leaves, a set its share of
+    the column's values, a single value nothing. Suppressed rows and ranges that may be missing cost 1.
+    """
+    return _weighted_mean(_cell_losses(table, labels, "ncp", sets=sets), table)
+
+
+def granularity(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
+    """Iyengar's loss metric, ARX's granularity: as NCP, but n of m leaves cost (n - 1) / (m - 1)."""
+    return _weighted_mean(_cell_losses(table, labels, "granularity", sets=sets), table)
+
+
+def gil(table: Table, labels: np.ndarray) -> float:
+    """Generalisation information loss of SaNGreeA, with weights.
+
+    Sum over rows and attributes of weight times: width of the range / width of the column, or height of the node's
+    sub-hierarchy / height of the hierarchy. A nominal attribute without a hierarchy has one level over its values.
+    """
+    shares = _cell_losses(table, labels, "height", sets=False)
+    return float(table.n_rows * (shares * _weights(table)).sum())
+
+
+def ngil(table: Table, labels: np.ndarray) -> float:
+    """GIL by the number of rows and of attributes; from 0 to 1 when all weights are 1."""
+    return gil(table, labels) / (table.n_rows * len(table.quasi))
+
+
+def discernibility(labels: np.ndarray) -> float:
+    """Sum of the squared sizes of the groups; a suppressed row counts as many as there are rows."""
+    sizes = np.bincount(labels[labels >= 0]).astype(float)
+    return float((sizes**2).sum() + len(labels) * np.count_nonzero(labels < 0))
+
+
+def average_group_size(labels: np.ndarray, k: int = 1) -> float:
+    """Mean size of a group, by k (LeFevre's C_avg for the k asked for); suppressed rows are not counted."""
+    kept = labels[labels >= 0]
+    n_groups = np.count_nonzero(np.bincount(kept)) if len(kept) else 0
+    return len(kept) / n_groups / k if n_groups else 0.0
+
+
+def non_uniform_entropy(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
+    """Bits needed to restore every value from what it is released as, given how frequent the values are.
+
+    A value v released as a set S costs -log2(rows with v / rows with a value of S) (Gionis and Tassa 2009).
+    """
+    found = bounds(table, labels)
+    sizes = np.bincount(labels[labels >= 0], minlength=len(found.low))
+    n_suppressed = np.count_nonzero(labels < 0)
+    form = forms(table, sets=sets)
+    total = 0.0
+    for j, column in enumerate(table.quasi):
+        frequency = np.bincount(column.codes, minlength=column.n_values)
+        covered = _rows_covered(column, form[j], found.low[:, j], found.high[:, j], frequency, labels)
+        present = frequency[frequency > 0]
+        total += float((sizes * np.log2(covered)).sum() + n_suppressed * np.log2(table.n_rows))
+        total -= float((present * np.log2(present)).sum())
+    return max(total, 0.0)
+
+
+def classification_metric(labels: np.ndarray, target: Column) -> float:
+    """Iyengar's classification metric: share of the rows that are suppressed or not of their group's majority class."""
+    counts = count_groups(labels, [target]).sensitive[target.name]
+    starts = counts.indptr[:-1]
+    majority = np.maximum.reduceat(counts.counts, starts) if len(starts) else np.empty(0)
+    # The suppressed rows are the last group, and each of them is penalised.
+    right = majority.sum() - (majority[-1] if (labels < 0).any() else 0)
+    return float(1.0 - right / len(labels))
+
+
+def risk(sizes: np.ndarray, *, threshold: float = 0.2, population: np.ndarray | None = None) -> Risk:
+    """Risks of re-identification from the sizes of the groups of released rows.
+
+    Parameters
+    ----------
+    sizes : int array (groups,)
+        Released rows of each group.
+    threshold : float
+        A row is at risk if 1 / size of its group is above it.
+    population : int array (groups,), optional
+        Rows of the population in each group.
+    """
+    if not 0 < threshold <= 1:
+        raise ShoalError(f"The threshold of a risk lies above 0 and up to 1, not at {threshold!r}.")
+    known = sizes > 0
+    sizes = sizes[known].astype(float)
+    if len(sizes) == 0:
+        return Risk(0.0, 0.0, 0.0, 0.0, 0.0, threshold)
+    n = sizes.sum()
+    reach = sizes if population is None else population[known].astype(float)
+    return Risk(
+        prosecutor=float(1 / sizes.min()),
+        journalist=float(1 / reach.min()),
+        marketer=float((sizes / reach).sum() / n),
+        above=float(sizes[1 / sizes > threshold].sum() / n),
+        unique=float(np.count_nonzero(sizes == 1) / n),
+        threshold=threshold,
+    )
+
+
+def _cell_losses(table: Table, labels: np.ndarray, scale: Scale, *, sets: bool) -> np.ndarray:
+    """Mean loss over all rows of each quasi-identifier; suppressed rows lose 1."""
+    found = bounds(table, labels)
+    sizes = np.bincount(labels[labels >= 0], minlength=len(found.low))
+    n_suppressed = np.count_nonzero(labels < 0)
+    form = forms(table, sets=sets and scale != "height")
+    means = np.empty(len(table.quasi))
+    for j, column in enumerate(table.quasi):
+        losses = _group_losses(column, form[j], found, j, labels, scale)
+        # A column of one value cannot lose anything, whatever becomes of its rows.
+        top = 1.0 if column.n_values > 1 else 0.0
+        means[j] = ((losses * sizes).sum() + n_suppressed * top) / len(labels)
+    return means
+
+
+def _group_losses(column: Column, form: int, found: Bounds, j: int, labels: np.ndarray, scale: Scale) -> np.ndarray:
+    low, high = found.low[:, j], found.high[:, j]
+    if column.tree is None:
+        reach = column.positions[high] - column.positions[low]
+        share = reach / column.width if column.width > 0 else np.zeros(len(low))
+        return np.where(low == high, 0.0, np.where(high == column.missing, 1.0, share))
+    if scale == "height":
+        nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)
+        return column.tree.subtree_height[nodes] / max(column.tree.height, 1)
+    if form == SET:
+        return _share_of_values(np.diff(distinct_values(column, labels).indptr)[: len(low)], column.n_values, scale)
+    nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)
+    leaves = column.tree.last[nodes] - column.tree.first[nodes] + 1
+    return _share_of_values(leaves, column.tree.n_leaves, scale)
+
+
+def _share_of_values(n: np.ndarray, of: int, scale: Scale) -> np.ndarray:
+    share = n / of if scale == "ncp" else (n - 1) / max(of - 1, 1)
+    return np.where(n <= 1, 0.0, share)
+
+
+def _rows_covered(
+    column: Column, form: int, low: np.ndarray, high: np.ndarray, frequency: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
+    """How many rows of the table have a value that the group's released value may stand for."""
+    below = np.concatenate(([0], np.cumsum(frequency)))
+    if form == SET:
+        found = distinct_values(column, labels)
+        totals = np.add.reduceat(frequency[found.values], found.indptr[:-1])
+        return totals[: len(low)]
+    if form == TREE:
+        assert column.tree is not None
+        nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)
+        low, high = column.tree.first[nodes], column.tree.last[nodes]
+    elif column.missing >= 0:
+        low = np.where((high == column.missing) & (low != high), 0, low)
+    return below[high + 1] - below[low]
+
+
+def _weights(table: Table) -> Any:
+    return np.array([column.attribute.weight for column in table.quasi])
+
+
+def _weighted_mean(shares: np.ndarray, table: Table) -> float:
+    weights = _weights(table)
+    return float((shares * weights).sum() / weights.sum()) if weights.sum() > 0 else 0.0

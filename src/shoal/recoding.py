@@ -1,0 +1,177 @@
+"""What a group is released as: one value for each quasi-identifier."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from shoal import frames
+from shoal._kernels import hierarchy as trees
+from shoal._kernels import recoding as kernel
+from shoal._kernels.geometry import SET, TREE
+from shoal.partition import bounds, distinct_values, forms, group_members, measure_geometry
+from shoal.schema import Schema
+from shoal.table import TOP, Column, Table
+
+RECODINGS = ("interval", "set", "representative", "mean", "sample")
+
+
+class Recoded(NamedTuple):
+    """What each group is released as in one column: either new values, or the value of one of the table's rows."""
+
+    values: list[Any] | None = None
+    rows: np.ndarray | None = None
+
+
+def recode(
+    table: Table, labels: np.ndarray, recoding: str, random: np.random.Generator | None = None
+) -> dict[str, Recoded]:
+    """Release every group as one value a quasi-identifier.
+
+    Parameters
+    ----------
+    table : Table
+    labels : int array (n,)
+        Group of each row, -1 for suppressed ones.
+    recoding : {"interval", "set", "representative", "mean", "sample"}
+        Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; means (and most frequent
+        values); a row drawn at random.
+    """
+    if recoding in ("interval", "set"):
+        return _spans(table, labels, sets=recoding == "set")
+    if recoding == "mean":
+        return _means(table, labels)
+    rows = _drawn_rows(table, labels, random) if recoding == "sample" else _central_rows(table, labels)
+    return {column.name: Recoded(rows=rows) for column in table.quasi}
+
+
+def _spans(table: Table, labels: np.ndarray, *, sets: bool) -> dict[str, Recoded]:
+    found = bounds(table, labels)
+    form = forms(table, sets=sets)
+    suppressed = bool((labels < 0).any())
+    order, starts = group_members(labels)
+    recoded = {}
+    for j, column in enumerate(table.quasi):
+        low, high = found.low[:, j], found.high[:, j]
+        if not suppressed and (low == high).all():
+            # Nothing is generalised here, so the column keeps its type.
+            recoded[column.name] = Recoded(rows=order[starts[:-1]])
+            continue
+        texts = np.array([column.text(code) for code in range(column.n_values)], object)
+        if form[j] == TREE:
+            values = _ancestors(column, low, high, texts)
+        elif form[j] == SET:
+            values = _sets(column, labels, low, high, texts)
+        else:
+            values = _ranges(column, low, high, texts)
+        recoded[column.name] = Recoded(values)
+    return recoded
+
+
+def _ranges(column: Column, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
+    values: list[str | None] = []
+    for first, last in zip(low.tolist(), high.tolist(), strict=True):
+        if first == last:
+            values.append(texts[first])
+        else:
+            values.append(TOP if last == column.missing else f"[{texts[first]}, {texts[last]}]")
+    return values
+
+
+def _ancestors(column: Column, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
+    assert column.tree is not None
+    nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)
+    labels = np.array(column.tree.labels, object)
+    labels[: column.n_values] = texts
+    return list(labels[nodes])
+
+
+def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
+    found = distinct_values(column, labels)
+    shown = [text if text is not None else "missing" for text in texts]
+    values: list[str | None] = []
+    for g in range(len(low)):
+        codes = found.values[found.indptr[g] : found.indptr[g + 1]]
+        if len(codes) == 1:
+            values.append(texts[codes[0]])
+        elif len(codes) == column.n_values:
+            values.append(TOP)
+        else:
+            values.append("{" + ", ".join(shown[code] for code in codes) + "}")
+    return values
+
+
+def _central_rows(table: Table, labels: np.ndarray) -> np.ndarray:
+    order, starts = _released_groups(labels)
+    geometry = measure_geometry(table)
+    center = kernel.centers(table.codes, order, starts, geometry)
+    return kernel.nearest_rows(table.codes, order, starts, center, geometry)
+
+
+def _drawn_rows(table: Table, labels: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
+    """One row a group; rows are first put in order of their content, so that the draw ignores that of the table."""
+    random = random if random is not None else np.random.default_rng(0)
+    order = np.lexsort((*table.codes.T[::-1], labels))[np.count_nonzero(labels < 0) :]
+    sizes = np.bincount(labels[order])
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    return order[starts + (random.random(len(sizes)) * sizes).astype(np.int64)]
+
+
+def _means(table: Table, labels: np.ndarray) -> dict[str, Recoded]:
+    order, starts = _released_groups(labels)
+    center = kernel.centers(table.codes, order, starts, measure_geometry(table))
+    recoded = {}
+    for j, column in enumerate(table.quasi):
+        if column.attribute.kind == "numeric":
+            recoded[column.name] = Recoded(_mean_values(column, labels, len(starts) - 1))
+        else:
+            row_of_code = np.zeros(column.n_values, np.int64)
+            row_of_code[column.codes] = np.arange(table.n_rows)
+            recoded[column.name] = Recoded(rows=row_of_code[center[:, j]])
+    return recoded
+
+
+def _mean_values(column: Column, labels: np.ndarray, n_groups: int) -> list[Any]:
+    """The mean of the values of each group that are not missing; a group that is missing throughout stays so."""
+    total, count = np.zeros(n_groups), np.zeros(n_groups)
+    kernel.mean_positions(column.codes, labels, column.positions, column.missing, total, count)
+    means = total / np.maximum(count, 1)
+    if column.content == "date":
+        means = np.round(means).astype("datetime64[D]")
+    return [mean if n else None for mean, n in zip(means.tolist(), count, strict=True)]
+
+
+def _released_groups(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows by group and where each group starts, without the suppressed rows."""
+    order, starts = group_members(labels)
+    return order, starts[: int(labels.max(initial=-1)) + 2]
+
+
+def build_groups(frame: nw.DataFrame[Any], recoded: dict[str, Recoded]) -> nw.DataFrame[Any]:
+    """The released rows, one a group, in the library of the frame."""
+    columns = {}
+    for name, column in recoded.items():
+        if column.rows is not None:
+            columns[name] = frames.take(frame[name], column.rows)
+        else:
+            assert column.values is not None
+            columns[name] = frames.new_series(name, column.values, frame)
+    return frames.side_by_side(columns)
+
+
+def release_frame(
+    frame: nw.DataFrame[Any], schema: Schema, groups: nw.DataFrame[Any], labels: np.ndarray
+) -> nw.DataFrame[Any]:
+    """``groups[labels]`` beside the columns that are released as they are; identifiers are left out.
+
+    Suppressed rows are released as the top: ``*`` where a column is text by now, else missing.
+    """
+    suppressed = labels < 0
+    rows = np.where(suppressed, 0, labels) if suppressed.any() else labels
+    released = {name: frames.take(groups[name], rows) for name in groups.columns}
+    if suppressed.any():
+        released = {name: frames.blank(series, suppressed, TOP) for name, series in released.items()}
+    dropped = [attribute.name for attribute in schema.identifiers]
+    return frames.replace_columns(frame, released).drop(dropped)

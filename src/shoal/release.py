@@ -1,0 +1,373 @@
+"""Run a method, verify what came out, write it: the data steward's job."""
+
+from __future__ import annotations
+
+import html
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from shoal import frames
+from shoal._kernels import groups
+from shoal.anonymizers import Anonymizer, find_method
+from shoal.errors import GuaranteeError, SchemaError
+from shoal.files import write_table
+from shoal.metrics import Loss, Risk, all_losses, risk
+from shoal.partition import Counts, count_groups
+from shoal.privacy import (
+    AlphaKAnonymity,
+    BetaLikeness,
+    DeltaDisclosure,
+    KAnonymity,
+    LDiversity,
+    PrivacyModel,
+    TCloseness,
+    membership,
+    show_level,
+    truth_of,
+)
+from shoal.schema import Schema
+from shoal.table import Missing, encode_column
+
+
+class Measured(NamedTuple):
+    """A privacy model, the level a table reaches, and the level asked for, if one was."""
+
+    model: str
+    """What was measured, in words."""
+    key: str
+    attribute: str | None
+    level: Any
+    better: str
+    asked: Any = None
+    holds: bool | None = None
+
+
+class Checked(NamedTuple):
+    """What holds on a table, recomputed from its values."""
+
+    rows: int
+    groups: int
+    measured: tuple[Measured, ...]
+    risk: Risk
+    sizes: np.ndarray
+    """Released rows of each group, in the order of their first row."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every level asked for is reached."""
+        return all(measured.holds is not False for measured in self.measured)
+
+    def level(self, key: str, attribute: str | None = None) -> Any:
+        """The level of a model by its key: ``checked.level("k")``."""
+        for measured in self.measured:
+            if measured.key == key and (attribute is None or measured.attribute == attribute):
+                return measured.level
+        raise SchemaError(f"{key!r} was not measured: there are {', '.join(m.key for m in self.measured)}.")
+
+
+class Release:
+    """A released table and the evidence for it; made by :func:`anonymize`.
+
+    Attributes
+    ----------
+    frame : dataframe
+        What may be handed out, in the library that the table came in.
+    labels : int array
+        Group of each row; -1 for suppressed ones.
+    privacy : tuple of Measured
+        Every privacy model, measured on ``frame``.
+    loss : Loss
+    risk : Risk
+    method : str
+    parameters : dict
+        What the method was asked for, by name: k, the other constraints in words, the recoding and so on.
+    rows : int array
+        Where each released row was in the table that came in.
+    """
+
+    def __init__(
+        self,
+        frame: Any,
+        labels: np.ndarray,
+        schema: Schema,
+        method: str,
+        checked: Checked,
+        loss: Loss,
+        parameters: Mapping[str, Any] | None = None,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        self.frame = frame
+        self.labels = labels
+        self.schema = schema
+        self.method = method
+        self.checked = checked
+        self.loss = loss
+        self.parameters = dict(parameters or {})
+        self.rows = np.arange(len(labels)) if rows is None else rows
+
+    @property
+    def privacy(self) -> tuple[Measured, ...]:
+        """Every privacy model, measured on the released values."""
+        return self.checked.measured
+
+    @property
+    def risk(self) -> Risk:
+        """Risk of re-identification."""
+        return self.checked.risk
+
+    @property
+    def k(self) -> int:
+        """Rows of the smallest group."""
+        return int(self.checked.level("k"))
+
+    @property
+    def suppressed(self) -> int:
+        """Number of suppressed rows."""
+        return int(np.count_nonzero(self.labels < 0))
+
+    def to_csv(self, path: str | Path, *, separator: str | None = None) -> None:
+        """Write the released table as CSV; the file is there in full or not at all."""
+        write_table(frames.open_frame(self.frame), path, kind="csv", separator=separator)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the released table as Parquet; the file is there in full or not at all."""
+        write_table(frames.open_frame(self.frame), path, kind="parquet")
+
+    def summary(self) -> list[tuple[str, str]]:
+        """The release in a few facts, each a name and a text."""
+        quasi = ", ".join(attribute.name for attribute in self.schema.quasi)
+        facts = [
+            ("guarantee", f"{self.k}-anonymous with respect to {quasi}"),
+            ("method", self.method),
+            ("rows", f"{self.checked.rows:,}"),
+            ("groups", f"{self.checked.groups:,}"),
+            ("suppressed rows", f"{self.suppressed:,}"),
+            ("information lost (NCP)", f"{self.loss.ncp:.1%}"),
+            ("highest risk of re-identification", f"{self.risk.prosecutor:.1%}"),
+        ]
+        return facts + [(m.model, show_level(m.level)) for m in self.privacy if m.asked is not None and m.key != "k"]
+
+    def __repr__(self) -> str:
+        return "Release\n" + "\n".join(f"  {name}: {text}" for name, text in self.summary())
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in self.summary())
+        return f"<table><caption>Release</caption>{rows}</table>"
+
+
+def anonymize(
+    frame: Any,
+    schema: Schema,
+    k: int = 10,
+    *,
+    method: str = "mondrian",
+    constraints: Sequence[PrivacyModel] = (),
+    recoding: str = "interval",
+    suppression: float = 0.0,
+    missing: Missing = "value",
+    random_state: Any = None,
+    y: Any = None,
+    **options: Any,
+) -> Release:
+    """Anonymize a table and verify the result before it is returned.
+
+    Parameters
+    ----------
+    frame : pandas, polars or pyarrow table
+    schema : Schema
+    k : int
+        Rows that must be released alike at least.
+    method : str
+        Name of an anonymizer, such as ``"mondrian"``.
+    constraints : sequence of privacy models
+        Asked for beside k.
+    recoding, suppression, missing, random_state
+        As for every anonymizer.
+    y : array-like, optional
+        For methods that look at a target.
+    **options
+        Further parameters of the method.
+
+    Raises
+    ------
+    GuaranteeError
+        If k or a constraint cannot be reached, or does not hold on the released values.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from shoal import Attribute, Schema, anonymize
+    >>> people = pl.DataFrame({"age": [25, 27, 31, 45, 47, 52], "sick": ["no", "yes", "no", "no", "no", "yes"]})
+    >>> schema = Schema([Attribute("age"), Attribute("sick", role="sensitive", kind="nominal")])
+    >>> release = anonymize(people, schema, k=3)
+    >>> release.k, release.frame["age"].unique().sort().to_list()
+    (3, ['[25, 31]', '[45, 52]'])
+    """
+    cls = find_method(method)
+    _require_options(cls, method, options)
+    anonymizer = cls(
+        schema,
+        k,
+        constraints=tuple(constraints),
+        recoding=recoding,
+        suppression=suppression,
+        missing=missing,
+        random_state=random_state,
+        **options,
+    )
+    released, table = anonymizer.anonymize_frame(frame, y)
+    labels = anonymizer.labels_
+    loss = all_losses(table, labels, sets=recoding == "set")
+    asked = (KAnonymity(k), *constraints)
+    checked = check(released, schema, asked)
+    for measured in checked.measured:
+        if measured.holds is False:
+            raise GuaranteeError(
+                f"{measured.model} was asked for but the released table has only the level "
+                f"{show_level(measured.level)}, so nothing is released: this is a defect of the method {method!r}."
+            )
+    member_of = membership(asked)
+    rows = np.arange(len(labels)) if member_of is None else np.flatnonzero(_truths(released, member_of))
+    if member_of is not None:
+        released, labels = released[rows].drop(member_of), labels[rows]
+    return Release(
+        released.to_native(), labels, schema, method, checked, loss, _parameters(anonymizer, constraints), rows
+    )
+
+
+def check(frame: Any, schema: Schema, constraints: Sequence[PrivacyModel] = (), *, threshold: float = 0.2) -> Checked:
+    """Measure every privacy model on a table, released or raw, from its values alone.
+
+    Rows belong to one group if they are equal in all quasi-identifiers, whatever is written there. One pass over the
+    rows groups them, a second counts what is in each group; every model is then read off the counts.
+
+    Parameters
+    ----------
+    frame : pandas, polars or pyarrow table
+    schema : Schema
+        Its quasi-identifiers and sensitive attributes are looked at.
+    constraints : sequence of privacy models
+        Levels asked for; the result says of each whether it holds.
+    threshold : float
+        A row counts as at risk if its risk of re-identification is above this.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from shoal import Attribute, Schema, check
+    >>> table = pl.DataFrame({"age": ["[25, 31]"] * 3 + ["[45, 52]"] * 4})
+    >>> checked = check(table, Schema([Attribute("age")]))
+    >>> checked.level("k"), checked.groups
+    (3.0, 2)
+    """
+    opened = frames.open_frame(frame)
+    frames.require_rows(opened)
+    require_checkable(opened.columns, schema)
+    labels = group_rows(opened, [attribute.name for attribute in schema.quasi])
+    columns = [encode_column(opened[attribute.name], attribute) for attribute in schema.sensitive]
+    member_of = membership(constraints)
+    members = None if member_of is None else _truths(opened, member_of)
+    counts = count_groups(labels, columns, members)
+    measured = [_asked(constraint, counts) for constraint in constraints]
+    measured += [_measured(model, counts) for model in _standard_models(schema, constraints)]
+    measured += [
+        Measured(f"identifier {a.name!r} left out", "identifier", a.name, "present", "lower", "absent", holds=False)
+        for a in schema.identifiers
+        if a.name in opened.columns and constraints
+    ]
+    released = counts.sizes[counts.sizes > 0]
+    found = risk(counts.sizes, threshold=threshold, population=None if member_of is None else counts.population)
+    return Checked(int(released.sum()), len(released), tuple(measured), found, released)
+
+
+def group_rows(frame: nw.DataFrame[Any], names: Sequence[str]) -> np.ndarray:
+    """Number the rows by their values in these columns, equal rows alike; a missing value equals a missing value."""
+    factors = [frames.factorize(frame[name]) for name in names]
+    dtype = frames.smallest_unsigned(max(len(factor.values) for factor in factors) + 1)
+    codes = np.empty((len(frame), len(names)), dtype)
+    for j, factor in enumerate(factors):
+        # The missing value takes the number behind all others.
+        codes[:, j] = np.where(factor.codes < 0, len(factor.values), factor.codes)
+    return groups.group_rows(codes)[0]
+
+
+def require_checkable(names: Sequence[str], schema: Schema) -> None:
+    """Refuse a table by the names of its columns if it does not belong to the schema."""
+    if not schema.quasi:
+        raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
+    for attribute in (*schema.quasi, *schema.sensitive):
+        if attribute.name not in names:
+            raise SchemaError(
+                f"The schema's {attribute.role} attribute {attribute.name!r} is not a column of the table: "
+                "check the table that belongs to this schema."
+            )
+    for name in names:
+        if name not in schema:
+            raise SchemaError(
+                f"Column {name!r} is not in the schema: add it, with the role 'other' if nobody can be found by it."
+            )
+
+
+def _standard_models(schema: Schema, asked: Sequence[PrivacyModel]) -> list[PrivacyModel]:
+    """One model of every kind and sensitive attribute, without those that were asked for; their bounds are not used."""
+    models: list[PrivacyModel] = [KAnonymity(1)]
+    for attribute in schema.sensitive:
+        name = attribute.name
+        models += [
+            LDiversity(1, attribute=name),
+            LDiversity(1, kind="entropy", attribute=name),
+            AlphaKAnonymity(1.0, 1, attribute=name),
+            TCloseness(1.0, attribute=name),
+            DeltaDisclosure(1.0, attribute=name),
+            BetaLikeness(1.0, attribute=name),
+            BetaLikeness(1.0, kind="enhanced", attribute=name),
+        ]
+    known = {_identity(model) for model in asked}
+    return [model for model in models if _identity(model) not in known]
+
+
+def _identity(model: PrivacyModel) -> tuple[str, str | None, str | None]:
+    return model.key, model.attribute, getattr(model, "kind", None)
+
+
+def _asked(constraint: PrivacyModel, counts: Counts) -> Measured:
+    level, holds = constraint.measure(counts), constraint.holds(counts)
+    return Measured(
+        constraint.describe(), constraint.key, constraint.attribute, level, constraint.better, constraint.bound, holds
+    )
+
+
+def _measured(model: PrivacyModel, counts: Counts) -> Measured:
+    return Measured(model.title(), model.key, model.attribute, model.measure(counts), model.better)
+
+
+def _truths(frame: nw.DataFrame[Any], name: str) -> np.ndarray:
+    if name not in frame.columns:
+        raise SchemaError(f"The column of released rows {name!r} is not in the table: add it or leave the model out.")
+    factor = frames.factorize(frame[name])
+    truth = np.array([*(truth_of(value, name) for value in factor.values), False])
+    return truth[factor.codes]
+
+
+def _require_options(cls: type[Anonymizer], method: str, options: Mapping[str, Any]) -> None:
+    known = sorted(set(cls._get_param_names()) - _COMMON_PARAMETERS)
+    for name in options:
+        if name not in known:
+            raise SchemaError(
+                f"The method {method!r} has no option {name!r}: it has {', '.join(known) or 'none of its own'}."
+            )
+
+
+def _parameters(anonymizer: Anonymizer, constraints: Sequence[PrivacyModel]) -> dict[str, Any]:
+    """What was asked for, in a form that can be printed."""
+    parameters = anonymizer.get_params(deep=False)
+    del parameters["schema"]
+    return parameters | {"constraints": [constraint.describe() for constraint in constraints]}
+
+
+_COMMON_PARAMETERS = set(inspect.signature(anonymize).parameters) | {"schema"}

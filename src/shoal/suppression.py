@@ -1,0 +1,31 @@
+"""Suppress outliers: a few rows whose absence lets many others be released more exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal._kernels import suppression as kernel
+from shoal._kernels.guard import Guard, guard_holds
+from shoal.partition import group_members, measure_geometry
+from shoal.table import Table
+
+
+def trim(table: Table, labels: np.ndarray, guard: Guard, smallest: int, limit: float, *, sets: bool) -> np.ndarray:
+    """Suppress rows of extreme values, those that gain most first, up to a share ``limit`` of all rows.
+
+    The suppressed rows are released alike too, so they must be a group in their own right: if they are fewer than
+    ``smallest``, or break a rule of the guard, nothing is suppressed.
+    """
+    geometry = measure_geometry(table, sets=sets)
+    order, starts = group_members(labels)
+    budget = int(np.floor(limit * table.n_rows + 1e-9))
+    gains = kernel.first_gains(table.codes, order, starts, geometry, smallest)
+    ranked = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains > 0)]
+    suppressed = np.zeros(table.n_rows, bool)
+    kernel.trim(table.codes, order, starts, ranked, geometry, smallest, budget, guard, suppressed)
+    rows = np.flatnonzero(suppressed)
+    if len(rows) < smallest:
+        return labels
+    if guard.rules.model.shape[0] > 0 and not guard_holds(guard, rows, 0, len(rows)):
+        return labels
+    return np.where(suppressed, -1, labels)
