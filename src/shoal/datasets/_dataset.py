@@ -1,0 +1,48 @@
+"""What every data set is handed out as: a frame of the kind asked for, and its schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from shoal.errors import DataError
+
+if TYPE_CHECKING:
+    import polars
+
+    from shoal.schema import Schema
+
+FrameKind = Literal["polars", "pandas", "pyarrow"]
+
+
+class Dataset(NamedTuple):
+    """A table and what its columns are to privacy."""
+
+    frame: Any
+    """A polars, pandas or pyarrow table."""
+    schema: Schema
+    """Role, kind and hierarchy of each column."""
+
+
+def check_kind(kind: str) -> None:
+    """Refuse an unknown kind of frame before any work is done."""
+    check_choice("frame", kind, get_args(FrameKind))
+
+
+def check_choice(option: str, value: object, choices: tuple[object, ...]) -> None:
+    """Refuse a value that is not among the choices, naming them."""
+    if value not in choices:
+        raise DataError(f"{option}={value!r} is unknown: choose one of {', '.join(map(repr, choices))}.")
+
+
+def convert(frame: polars.DataFrame, kind: FrameKind) -> Any:
+    """Return the same table in the library asked for."""
+    from shoal import frames
+
+    try:
+        return frames.convert(frame, kind)
+    except ImportError as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise DataError(
+            f"frame={kind!r} needs a library that is not installed ({reason}): "
+            "install pandas and pyarrow, or take 'polars'."
+        ) from None
