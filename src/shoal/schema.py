@@ -26,11 +26,12 @@ KINDS: tuple[str, ...] = get_args(Kind)
 class Recipe:
     """A hierarchy that is built from the values of the column when the data are there.
 
-    In a schema file: ``hierarchy = { intervals = [5, 10, 20] }``, ``{ prefix = 4 }`` (the longest prefix that is
-    shown, or ``true``), ``{ dates = ["month", "year"] }``, ``{ order = 2 }`` (how many neighbours are joined at each
-    level) or ``{ frequencies = 3 }`` (how many levels).
+    In a schema file: ``hierarchy = { intervals = [5, 10, 20] }`` (widths), ``{ prefix = [3, 2] }`` (how many characters
+    are still shown at each level), ``{ dates = ["month", "year"] }``, ``{ order = 2 }`` (how many neighbours are joined
+    at each level) or ``{ frequencies = [0.01, 0.05] }`` (shares below which values are put together). ``true`` stands
+    for the usual levels.
 
-    >>> Recipe("order", 2).build(["low", "mid", "high", "top"]).height
+    >>> Recipe("order", 2).build({"low": 1, "mid": 1, "high": 1, "top": 1}).height
     2
     """
 
@@ -41,10 +42,12 @@ class Recipe:
         if self.builder not in _BUILDERS:
             raise SchemaError(f"Unknown way to build a hierarchy {self.builder!r}: choose one of {_listed(_BUILDERS)}.")
 
-    def build(self, values: Sequence[Any]) -> Hierarchy:
-        """The hierarchy over these values."""
+    def build(self, counts: Mapping[str, int]) -> Hierarchy:
+        """The hierarchy over these values, given how often each occurs, in their order."""
+        build, parameter = _BUILDERS[self.builder]
+        options = {} if self.option is True else {parameter: self.option}
         try:
-            return _BUILDERS[self.builder](values, self.option)
+            return build(counts, **options)  # type: ignore[no-any-return]
         except TypeError:
             raise HierarchyError(
                 f"the recipe {{ {self.builder} = {self.option!r} }} has an option of the wrong type: mend the schema."
@@ -287,12 +290,13 @@ def _attribute_to_toml(attribute: Attribute, folder: Path) -> dict[str, Any]:
     return entry
 
 
-_BUILDERS: dict[str, Any] = {
-    "intervals": lambda values, option: Hierarchy.from_intervals(values=values, widths=option),
-    "prefix": lambda values, option: Hierarchy.from_prefix(values),
-    "dates": lambda values, option: Hierarchy.from_dates(values, units=option),
-    "order": lambda values, option: Hierarchy.from_order(values, fanout=option),
-    "frequencies": lambda values, option: Hierarchy.from_frequencies(values),
+# How to build from the values, and the builder's parameter that the option is for.
+_BUILDERS: dict[str, tuple[Any, str]] = {
+    "intervals": (lambda counts, **options: Hierarchy.from_intervals(values=list(counts), **options), "widths"),
+    "prefix": (lambda counts, **options: Hierarchy.from_prefix(list(counts), **options), "keep"),
+    "dates": (lambda counts, **options: Hierarchy.from_dates(list(counts), **options), "units"),
+    "order": (lambda counts, **options: Hierarchy.from_order(list(counts), **options), "fanout"),
+    "frequencies": (Hierarchy.from_frequencies, "below"),
 }
 
 

@@ -188,7 +188,7 @@ def _encode_numeric(factor: Factor, attribute: Attribute) -> Column:
     if content == "text":
         content = "date" if values.dtype.kind == "M" else "number"
     if attribute.hierarchy is not None:
-        _resolve(attribute, [plain_text(value, content) for value in values])
+        _resolve(attribute, [plain_text(value, content) for value in values], codes)
     return _column(attribute, codes, values, positions, None, content)
 
 
@@ -209,7 +209,7 @@ def _encode_nominal(factor: Factor, attribute: Attribute) -> Column:
     texts = [plain_text(value, factor.content) for value in factor.values]
     has_missing = bool((factor.codes < 0).any())
     if attribute.hierarchy is not None:
-        tree = _resolve(attribute, texts)
+        tree = _resolve(attribute, texts, factor.codes)
         tree = tree.with_missing(_unused_label(tree.labels)) if has_missing else tree
     else:
         leaves = _most_frequent_first(texts, factor.codes)
@@ -301,7 +301,8 @@ def _order_of(attribute: Attribute, factor: Factor) -> Sequence[Any]:
     if attribute.order is not None:
         return attribute.order
     if attribute.hierarchy is not None:
-        return _resolve(attribute, [plain_text(value, factor.content) for value in factor.values]).values
+        texts = [plain_text(value, factor.content) for value in factor.values]
+        return _resolve(attribute, texts, factor.codes).values
     return _in_number_order(list(factor.values))
 
 
@@ -329,12 +330,13 @@ def _most_frequent_first(texts: list[str], codes: np.ndarray) -> list[str]:
     return [texts[i] for i in np.lexsort((np.arange(len(texts)), -frequency))]
 
 
-def _resolve(attribute: Attribute, texts: list[str]) -> Hierarchy:
+def _resolve(attribute: Attribute, texts: list[str], codes: np.ndarray) -> Hierarchy:
     """The attribute's hierarchy, built from the values if it is a recipe, and sure to cover them."""
     hierarchy = attribute.hierarchy
     if isinstance(hierarchy, Recipe):
+        frequency = np.bincount(codes[codes >= 0], minlength=len(texts))
         try:
-            return hierarchy.build(texts)
+            return hierarchy.build(dict(zip(texts, frequency.tolist(), strict=True)))
         except HierarchyError as error:
             raise HierarchyError(f"Attribute {attribute.name!r}: {error}") from None
     assert hierarchy is not None
