@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog  # type: ignore[import-untyped]
-from tests import naive_privacy as naive
 
+import naive_privacy as naive
 from shoal._kernels import privacy as kernel
 from shoal.errors import SchemaError, ShoalError
+from shoal.guards import compile_rules, membership, released_rows, sensitive_codes
 from shoal.hierarchy import Hierarchy
 from shoal.partition import Counts, count_groups
 from shoal.privacy import (
@@ -31,10 +32,6 @@ from shoal.privacy import (
     LDiversity,
     PrivacyModel,
     TCloseness,
-    compile_rules,
-    membership,
-    released_rows,
-    sensitive_codes,
 )
 from shoal.schema import Attribute, Schema
 from shoal.table import Table, encode

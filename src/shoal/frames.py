@@ -199,7 +199,10 @@ def _factorize_text(series: nw.Series[Any]) -> tuple[np.ndarray, np.ndarray]:
     table = np.array([rank.get(label, -1) for label in labels] + [-1], np.int32)
     values = np.empty(len(distinct), object)
     values[:] = distinct
-    return table[raw], values
+    codes = np.empty(len(raw), np.int32)
+    # The last entry of the table is that of the missing value, which has the number -1.
+    groups.look_up(raw, 0, table, codes)
+    return codes, values
 
 
 def _polars_text(series: Any) -> tuple[np.ndarray, list[str]]:
@@ -214,9 +217,8 @@ def _polars_text(series: Any) -> tuple[np.ndarray, list[str]]:
         codes = np.full(len(series), -1, np.int32)
         codes[present] = present_codes
     # Categories may be shared between columns, so the label of a code is read off a row that has it.
-    rows = np.empty(len(values) + 1, np.int64)
-    rows[codes.astype(np.int32, copy=False)] = np.arange(len(codes))
-    return codes, series.gather(rows[:-1]).cast(polars.String).to_list()
+    rows = groups.some_row(codes, len(values))
+    return codes, series.gather(rows).cast(polars.String).to_list()
 
 
 def _pandas_text(series: Any) -> tuple[np.ndarray, list[str]]:

@@ -51,15 +51,17 @@ class Risk(NamedTuple):
 
 def all_losses(table: Table, labels: np.ndarray, *, sets: bool = False) -> Loss:
     """Every loss of a partition that needs no target."""
-    shares = _cell_losses(table, labels, "ncp", sets=sets)
+    found = bounds(table, labels)
+    shares = _cell_losses(table, labels, found, "ncp", sets=sets)
+    heights = _cell_losses(table, labels, found, "height", sets=False)
     return Loss(
         ncp=_weighted_mean(shares, table),
-        granularity=granularity(table, labels, sets=sets),
-        gil=gil(table, labels),
-        ngil=ngil(table, labels),
+        granularity=_weighted_mean(_cell_losses(table, labels, found, "granularity", sets=sets), table),
+        gil=_gil(heights, table),
+        ngil=_gil(heights, table) / (table.n_rows * len(table.quasi)),
         discernibility=discernibility(labels),
         average_group_size=average_group_size(labels),
-        non_uniform_entropy=non_uniform_entropy(table, labels, sets=sets),
+        non_uniform_entropy=_entropy(table, labels, found, sets=sets),
         by_attribute={column.name: float(share) for column, share in zip(table.quasi, shares, strict=True)},
     )
 
@@ -70,12 +72,12 @@ def ncp(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
     A range costs its share of the column's range. A node costs its share of the hierarchy's leaves, a set its share of
     the column's values, a single value nothing. Suppressed rows and ranges that may be missing cost 1.
     """
-    return _weighted_mean(_cell_losses(table, labels, "ncp", sets=sets), table)
+    return _weighted_mean(_cell_losses(table, labels, bounds(table, labels), "ncp", sets=sets), table)
 
 
 def granularity(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
     """Iyengar's loss metric, ARX's granularity: as NCP, but n of m leaves cost (n - 1) / (m - 1)."""
-    return _weighted_mean(_cell_losses(table, labels, "granularity", sets=sets), table)
+    return _weighted_mean(_cell_losses(table, labels, bounds(table, labels), "granularity", sets=sets), table)
 
 
 def gil(table: Table, labels: np.ndarray) -> float:
@@ -84,8 +86,7 @@ def gil(table: Table, labels: np.ndarray) -> float:
     Sum over rows and attributes of weight times: width of the range / width of the column, or height of the node's
     sub-hierarchy / height of the hierarchy. A nominal attribute without a hierarchy has one level over its values.
     """
-    shares = _cell_losses(table, labels, "height", sets=False)
-    return float(table.n_rows * (shares * _weights(table)).sum())
+    return _gil(_cell_losses(table, labels, bounds(table, labels), "height", sets=False), table)
 
 
 def ngil(table: Table, labels: np.ndarray) -> float:
@@ -111,18 +112,7 @@ def non_uniform_entropy(table: Table, labels: np.ndarray, *, sets: bool = False)
 
     A value v released as a set S costs -log2(rows with v / rows with a value of S) (Gionis and Tassa 2009).
     """
-    found = bounds(table, labels)
-    sizes = np.bincount(labels[labels >= 0], minlength=len(found.low))
-    n_suppressed = np.count_nonzero(labels < 0)
-    form = forms(table, sets=sets)
-    total = 0.0
-    for j, column in enumerate(table.quasi):
-        frequency = np.bincount(column.codes, minlength=column.n_values)
-        covered = _rows_covered(column, form[j], found.low[:, j], found.high[:, j], frequency, labels)
-        present = frequency[frequency > 0]
-        total += float((sizes * np.log2(covered)).sum() + n_suppressed * np.log2(table.n_rows))
-        total -= float((present * np.log2(present)).sum())
-    return max(total, 0.0)
+    return _entropy(table, labels, bounds(table, labels), sets=sets)
 
 
 def classification_metric(labels: np.ndarray, target: Column) -> float:
@@ -165,9 +155,8 @@ def risk(sizes: np.ndarray, *, threshold: float = 0.2, population: np.ndarray | 
     )
 
 
-def _cell_losses(table: Table, labels: np.ndarray, scale: Scale, *, sets: bool) -> np.ndarray:
+def _cell_losses(table: Table, labels: np.ndarray, found: Bounds, scale: Scale, *, sets: bool) -> np.ndarray:
     """Mean loss over all rows of each quasi-identifier; suppressed rows lose 1."""
-    found = bounds(table, labels)
     sizes = np.bincount(labels[labels >= 0], minlength=len(found.low))
     n_suppressed = np.count_nonzero(labels < 0)
     form = forms(table, sets=sets and scale != "height")
@@ -178,6 +167,20 @@ def _cell_losses(table: Table, labels: np.ndarray, scale: Scale, *, sets: bool) 
         top = 1.0 if column.n_values > 1 else 0.0
         means[j] = ((losses * sizes).sum() + n_suppressed * top) / len(labels)
     return means
+
+
+def _entropy(table: Table, labels: np.ndarray, found: Bounds, *, sets: bool) -> float:
+    sizes = np.bincount(labels[labels >= 0], minlength=len(found.low))
+    n_suppressed = np.count_nonzero(labels < 0)
+    form = forms(table, sets=sets)
+    total = 0.0
+    for j, column in enumerate(table.quasi):
+        frequency = np.bincount(column.codes, minlength=column.n_values)
+        covered = _rows_covered(column, form[j], found.low[:, j], found.high[:, j], frequency, labels)
+        present = frequency[frequency > 0]
+        total += float((sizes * np.log2(covered)).sum() + n_suppressed * np.log2(table.n_rows))
+        total -= float((present * np.log2(present)).sum())
+    return max(total, 0.0)
 
 
 def _group_losses(column: Column, form: int, found: Bounds, j: int, labels: np.ndarray, scale: Scale) -> np.ndarray:
@@ -217,6 +220,10 @@ def _rows_covered(
     elif column.missing >= 0:
         low = np.where((high == column.missing) & (low != high), 0, low)
     return below[high + 1] - below[low]
+
+
+def _gil(heights: np.ndarray, table: Table) -> float:
+    return float(table.n_rows * (heights * _weights(table)).sum())
 
 
 def _weights(table: Table) -> Any:

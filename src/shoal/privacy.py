@@ -1,8 +1,8 @@
 """Privacy models: small frozen values that read their level off the counts of each group.
 
-Every model can measure a partition (``measure``, ``levels``), check it against its bound (``holds``, ``fulfilled``),
-and be compiled for a partitioner (``compile_rules``), which then asks for each group it is about to make. Both ways
-end in the same formulas (`shoal._kernels.privacy`).
+Every model can measure a partition (``measure``, ``levels``) and check it against its bound (``holds``,
+``fulfilled``). `shoal.guards` compiles models for a partitioner, which then asks for each group it is about to make.
+Both ways end in the same formulas (`shoal._kernels.privacy`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -22,7 +22,7 @@ from shoal.errors import SchemaError, ShoalError
 
 if TYPE_CHECKING:
     from shoal.partition import Counts
-    from shoal.table import Column, Table
+    from shoal.table import Column
 
 Better = Literal["higher", "lower", "within"]
 DiversityKind = Literal["distinct", "entropy", "recursive"]
@@ -532,74 +532,8 @@ def show_level(level: Any) -> str:
     return f"{level:,.0f}" if float(level).is_integer() else f"{level:.4g}"
 
 
-def compile_rules(constraints: Iterable[PrivacyModel], table: Table, members_column: str | None = None) -> kernel.Rules:
-    """Return the constraints as arrays for `shoal._kernels.privacy.rules_hold`.
-
-    The distributions that groups are compared with are those of the released rows of the table: all of them, unless
-    ``members_column`` names the Boolean column that says which. Hand the kernel ``sensitive_codes`` of the same
-    constraints, and ``released_rows`` of that column.
-    """
-    members = None if members_column is None else released_rows(table, members_column) != 0
-    rules, used = _rules_and_columns(constraints, table)
-    index = {name: position for position, name in enumerate(used)}
-    climbing = {rule.attribute for rule in rules if rule.formula == kernel.TREE}
-    priors = [_prior(_shares(column, members), column if name in climbing else None) for name, column in used.items()]
-    return kernel.lay_out([_row(rule, index) for rule in rules], priors)
-
-
-def sensitive_codes(constraints: Iterable[PrivacyModel], table: Table) -> NDArray[np.uint32]:
-    """Return the codes of the sensitive columns that the constraints look at, in the order of ``Rules.column``."""
-    _, used = _rules_and_columns(constraints, table)
-    codes = np.empty((table.n_rows, len(used)), dtype=np.uint32)
-    for position, column in enumerate(used.values()):
-        codes[:, position] = column.codes
-    return codes
-
-
-def largest_k(constraints: Iterable[PrivacyModel]) -> int:
-    """Return the number of rows that every group must have at least."""
-    return max((int(c.k) for c in constraints if isinstance(c, KAnonymity | AlphaKAnonymity)), default=1)
-
-
-def membership(constraints: Iterable[PrivacyModel]) -> str | None:
-    """Return the column that says which rows are released, None when no constraint names one."""
-    named = list(dict.fromkeys(c.attribute for c in constraints if isinstance(c, DeltaPresence | KMap)))
-    if len(named) > 1:
-        raise SchemaError(
-            f"delta-presence and k-map name different columns of released rows, {named[0]!r} and "
-            f"{named[1]!r}: give them the same one."
-        )
-    return named[0] if named else None
-
-
-def released_rows(table: Table, attribute: str) -> NDArray[np.uint8]:
-    """Return 1 for every row that the Boolean column marks as released, else 0."""
-    if attribute not in table.columns:
-        there = ", ".join(repr(name) for name in table.columns)
-        raise SchemaError(f"The column of released rows {attribute!r} is not in the table: it has {there}.")
-    column = table.columns[attribute]
-    truth = np.array([truth_of(value, attribute) for value in column.values], dtype=np.uint8)
-    return truth[column.codes]
-
-
-def truth_of(value: object, attribute: str) -> bool:
-    """Read a value of the column of released rows."""
-    word = str(value).strip().lower()
-    if word in ("true", "yes", "1", "1.0"):
-        return True
-    if word in ("false", "no", "0", "0.0"):
-        return False
-    raise SchemaError(f"The column of released rows {attribute!r} holds {value!r}: use true or false.")
-
-
-def _rules_and_columns(constraints: Iterable[PrivacyModel], table: Table) -> tuple[list[Rule], dict[str, Column]]:
-    columns = {column.attribute.name: column for column in table.sensitive}
-    rules = [rule for constraint in constraints for rule in constraint.rules(columns)]
-    named = {rule.attribute for rule in rules}
-    return rules, {name: column for name, column in columns.items() if name in named}
-
-
-def _row(rule: Rule, index: Mapping[str, int]) -> tuple[int, int, float, float]:
+def rule_row(rule: Rule, index: Mapping[str, int]) -> tuple[int, int, float, float]:
+    """A rule as numbers; ``index`` gives the column of each attribute."""
     return rule.formula, -1 if rule.attribute is None else index[rule.attribute], rule.bound, rule.other
 
 
@@ -608,20 +542,16 @@ def _rule_levels(rule: Rule, counts: Counts) -> NDArray[np.float64]:
         return np.asarray(kernel.size_levels(rule.formula, counts.sizes, counts.population))
     tally = counts.sensitive[rule.attribute]
     column = counts.columns[rule.attribute] if rule.formula == kernel.TREE else None
-    laid_out = kernel.lay_out([_row(rule, {rule.attribute: 0})], [_prior(tally.reference, column)])
+    laid_out = kernel.lay_out([rule_row(rule, {rule.attribute: 0})], [prior_of(tally.reference, column)])
     return np.asarray(kernel.tally_levels(laid_out, 0, tally.indptr, tally.values, tally.counts))
 
 
-def _prior(shares: NDArray[np.float64], climbed: Column | None) -> kernel.Prior:
+def prior_of(shares: NDArray[np.float64], climbed: Column | None) -> kernel.Prior:
+    """What is known of a column before any group is seen; with its hierarchy where a rule climbs it."""
     if climbed is None or climbed.tree is None:
         return kernel.Prior(shares, np.empty((shares.size, 0), dtype=np.int32), np.empty(0))
     tree = climbed.tree
     return kernel.Prior(shares, *kernel.climb(tree.table, tree.parent, tree.level))
-
-
-def _shares(column: Column, members: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    codes = column.codes if members is None else column.codes[members]
-    return np.bincount(codes, minlength=column.n_values) / max(len(codes), 1)
 
 
 def _sensitive(counts: Counts) -> dict[str, Column]:

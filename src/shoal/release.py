@@ -16,6 +16,7 @@ from shoal._kernels import groups
 from shoal.anonymizers import Anonymizer, find_method
 from shoal.errors import GuaranteeError, SchemaError
 from shoal.files import write_table
+from shoal.guards import membership, truth_of
 from shoal.metrics import Loss, Risk, all_losses, risk
 from shoal.partition import Counts, count_groups
 from shoal.privacy import (
@@ -26,9 +27,7 @@ from shoal.privacy import (
     LDiversity,
     PrivacyModel,
     TCloseness,
-    membership,
     show_level,
-    truth_of,
 )
 from shoal.schema import Schema
 from shoal.table import Missing, encode_column
@@ -292,7 +291,7 @@ def group_rows(frame: nw.DataFrame[Any], names: Sequence[str]) -> np.ndarray:
     codes = np.empty((len(frame), len(names)), dtype)
     for j, factor in enumerate(factors):
         # The missing value takes the number behind all others.
-        codes[:, j] = np.where(factor.codes < 0, len(factor.values), factor.codes)
+        groups.fill_missing(factor.codes, len(factor.values), codes[:, j])
     return groups.group_rows(codes)[0]
 
 

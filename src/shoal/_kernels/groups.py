@@ -18,6 +18,23 @@ def look_up(numbers, low, table, out):
 
 
 @jit
+def fill_missing(codes, code, out):
+    """Copy codes, with the given one in place of -1."""
+    for i in range(codes.shape[0]):
+        out[i] = codes[i] if codes[i] >= 0 else code
+
+
+@jit
+def some_row(codes, n_codes):
+    """A row that has each code; rows with a negative code do not count."""
+    rows = np.zeros(n_codes, np.int64)
+    for i in range(codes.shape[0]):
+        if codes[i] >= 0:
+            rows[codes[i]] = i
+    return rows
+
+
+@jit
 def mark_present(numbers, low, present):
     """Mark which of ``low, low + 1, ...`` occur."""
     for i in range(numbers.shape[0]):

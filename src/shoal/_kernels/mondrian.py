@@ -46,8 +46,8 @@ def grow(task, start, stop, low, high):
     """
     most_leaves = max((stop - start) // task.smallest, 1)
     attribute = np.empty(2 * most_leaves, np.int16)
-    cut_from = np.empty(2 * most_leaves, np.int64)
-    cut_to = np.empty(2 * most_leaves, np.int64)
+    cut_from = np.empty(2 * most_leaves, np.int32)
+    cut_to = np.empty(2 * most_leaves, np.int32)
     right = np.empty(2 * most_leaves, np.int32)
     leaf_start = np.empty(most_leaves, np.int64)
     # Depth-first, left first; a cut halves a group as a rule, but single values can peel off one by one.

@@ -16,18 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shoal import frames
 from shoal._kernels.guard import Guard
-from shoal._kernels.privacy import scratch
 from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.guards import largest_k, make_guard, membership, released_rows
 from shoal.partition import count_groups
-from shoal.privacy import (
-    KAnonymity,
-    PrivacyModel,
-    compile_rules,
-    largest_k,
-    membership,
-    released_rows,
-    sensitive_codes,
-)
+from shoal.privacy import KAnonymity, PrivacyModel
 from shoal.recoding import RECODINGS, build_groups, recode, release_frame
 from shoal.schema import Attribute, Schema
 from shoal.suppression import trim
@@ -173,22 +165,6 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
-
-
-def make_guard(constraints: Sequence[PrivacyModel], table: Table) -> Guard:
-    """What every group must keep beside its size, for kernels."""
-    member_of = membership(constraints)
-    # The number of rows is kept by partitioners themselves unless some rows of a group are not released.
-    asked = constraints if member_of is not None else [c for c in constraints if not isinstance(c, KAnonymity)]
-    rules = compile_rules(asked, table, member_of)
-    members = np.empty(0, np.uint8) if member_of is None else released_rows(table, member_of)
-    return with_scratch(Guard(rules, sensitive_codes(asked, table), members, np.empty(0), np.empty(0)))
-
-
-def with_scratch(guard: Guard) -> Guard:
-    """The same guard with scratch space of its own, for another thread."""
-    histogram, touched = scratch(guard.rules)
-    return guard._replace(histogram=histogram, touched=touched)
 
 
 def _require_whole_table(constraints: Sequence[PrivacyModel], table: Table, smallest: int) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 from shoal._kernels import mondrian as kernel
 from shoal._kernels.guard import Guard
 from shoal._kernels.mondrian import Task
-from shoal.anonymizers._base import Anonymizer, with_scratch
+from shoal.anonymizers._base import Anonymizer
 from shoal.errors import ShoalError
+from shoal.guards import with_scratch
 from shoal.partition import measure_geometry, pack_rows
 from shoal.privacy import PrivacyModel
 from shoal.schema import Schema
@@ -192,9 +193,9 @@ def _joined(crown: list[Any], subtrees: list[Any]) -> tuple[Cuts, np.ndarray]:
     n_crown = sum(cut[0] >= 0 for level in crown for cut in level)
     roots = n_crown + np.concatenate(([0], np.cumsum([len(tree[0]) for tree, _ in subtrees]))).astype(np.int64)
     attribute, cut_from, cut_to, right = (
-        np.concatenate([np.zeros(n_crown, np.int64), *(tree[part] for tree, _ in subtrees)]) for part in range(4)
+        np.concatenate([np.zeros(n_crown, np.int32), *(tree[part] for tree, _ in subtrees)]) for part in range(4)
     )
-    left = np.arange(1, len(attribute) + 1)
+    left = np.arange(1, len(attribute) + 1, dtype=np.int32)
     n_leaves = 0
     for root, end, (tree, leaf_starts) in zip(roots, roots[1:], subtrees, strict=False):
         right[root:end] += np.where(tree[0] >= 0, root, n_leaves)
