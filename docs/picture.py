@@ -21,6 +21,7 @@ AGES, HOURS = (15, 92), (0, 100)
 
 
 def main() -> None:
+    """Draw both panels and write the picture."""
     frame = make_census(N_ROWS, seed=4).frame.select("age", "hours-per-week")
     schema = Schema([Attribute("age"), Attribute("hours-per-week")])
     table = encode(frame, schema)
@@ -43,6 +44,7 @@ def place(points: np.ndarray) -> np.ndarray:
 
 
 def dots(points: np.ndarray, alone: np.ndarray) -> str:
+    """A dot for every row, red where no other row equals it."""
     shift = np.random.default_rng(0).uniform(-1.2, 1.2, points.shape)
     return "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2.1 if red else 1.4}" fill="{"#d1495b" if red else "#8fa3b0"}"/>'
@@ -51,6 +53,7 @@ def dots(points: np.ndarray, alone: np.ndarray) -> str:
 
 
 def rectangles(low: np.ndarray, high: np.ndarray, labels: np.ndarray) -> str:
+    """A box for every group, the darker the denser."""
     sizes = np.bincount(labels)
     drawn = []
     for (x0, y1), (x1, y0), size in zip(place(low - 0.4), place(high + 0.4), sizes, strict=True):
@@ -63,8 +66,10 @@ def rectangles(low: np.ndarray, high: np.ndarray, labels: np.ndarray) -> str:
 
 
 def panel(x: int, title: str, content: str) -> str:
+    """One half of the picture, with its title and axes."""
     ticks = "".join(
-        f'<text class="tick" x="{place(np.array([[age, 0]]))[0, 0]:.0f}" y="{SIZE + 16}" text-anchor="middle">{age}</text>'
+        f'<text class="tick" x="{place(np.array([[age, 0]]))[0, 0]:.0f}" y="{SIZE + 16}" '
+        f'text-anchor="middle">{age}</text>'
         for age in (20, 40, 60, 80)
     )
     return (
@@ -76,8 +81,10 @@ def panel(x: int, title: str, content: str) -> str:
 
 
 def svg(content: str) -> str:
+    """The whole file."""
     width, height = 2 * SIZE + 120, SIZE + 85
-    style = "text{font-family:system-ui,sans-serif;fill:#22313a}.title{font-size:14px;font-weight:600}.tick{font-size:11px}"
+    text, title = "font-family:system-ui,sans-serif;fill:#22313a", "font-size:14px;font-weight:600"
+    style = f"text{{{text}}}.title{{{title}}}.tick{{font-size:11px}}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
         f'<style>{style}</style><rect width="{width}" height="{height}" fill="#ffffff" rx="8"/>{content}</svg>\n'

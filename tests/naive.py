@@ -38,11 +38,12 @@ def _cut_down(table, rows, k, by_width, form):
 def _best_left(column, form, rows, k):
     """The rows that the best cut of this column sends left, or None."""
     best, best_size = None, -math.inf
-    for left_codes in _possible_lefts(column, form, rows):
+    lefts, in_runs = _possible_lefts(column, form, rows)
+    for left_codes in lefts:
         left = {row for row in rows if column.codes[row] in left_codes}
         if len(left) < k or len(rows) - len(left) < k:
             continue
-        size = len(left) if form == TREE else min(len(left), len(rows) - len(left))
+        size = min(len(left), len(rows) - len(left)) if form != TREE or in_runs else len(left)
         right_codes = {int(column.codes[row]) for row in rows} - left_codes
         if form == LINE and right_codes == {column.missing}:
             size = len(rows)
@@ -54,9 +55,9 @@ def _best_left(column, form, rows, k):
 def _possible_lefts(column, form, rows):
     codes = sorted({int(column.codes[row]) for row in rows})
     if form != TREE:
-        return [set(codes[:i]) for i in range(1, len(codes))]
+        return [set(codes[:i]) for i in range(1, len(codes))], False
     if len(codes) == 1:
-        return []
+        return [], False
     node = common_ancestor(column.tree, codes)
     by_child = {}
     for code in codes:
@@ -64,7 +65,11 @@ def _possible_lefts(column, form, rows):
         while column.tree.parent[below] != node:
             below = column.tree.parent[below]
         by_child.setdefault(int(below), set()).add(code)
-    return list(by_child.values())
+    children = list(by_child.values())
+    sizes = [sum(int(column.codes[row]) in child for row in rows) for child in children]
+    if max(sizes) * 16 >= len(rows):
+        return children, False
+    return [set().union(*children[:i]) for i in range(1, len(children))], True
 
 
 def width(column, form, rows):
@@ -78,7 +83,7 @@ def width(column, form, rows):
         positions = [column.positions[code] for code in codes]
         return (max(positions) - min(positions)) * (1.0 / column.width)
     if form == SET:
-        return len(codes) / column.n_values
+        return len(codes) / column.n_values if len(codes) <= 100 else 1.0
     node = common_ancestor(column.tree, codes)
     return (leaves_under(column.tree, node) - 1) / (column.tree.n_leaves - 1)
 

@@ -726,7 +726,8 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "folder that cannot be written": (
         lambda folder: Hierarchy.flat("ab").to_csv(folder / "none" / "h.csv"),
-        "the hierarchy file 'none/h.csv' cannot be written (No such file or directory): check the path.",
+        "the hierarchy file 'none/h.csv' cannot be written: The folder 'none' does not exist: make it, or write somewhere "
+        "else.",
     ),
     "value twice in a table": (
         csv_of("a;A;*\na;B;*\n"),
@@ -741,7 +742,7 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
         "the hierarchy lists the value 'a' twice: keep it in one place only.",
     ),
     "empty value": (
-        built(Hierarchy.flat, ["a", ""]),
+        built(Hierarchy.from_dict, {"x": ["a", ""]}),
         "the hierarchy has an empty value: remove it, or name it if it stands for missing values.",
     ),
     "node with two parents": (

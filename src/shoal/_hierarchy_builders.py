@@ -26,6 +26,11 @@ ROOT = "*"
 MOST_INTEGERS = 1_000_000
 
 
+def several(option: Any) -> Any:
+    """A single number or text as a list of one; lists and None as they are."""
+    return [option] if isinstance(option, (int, float, str)) else option
+
+
 def interval_rows(
     low: Number | None,
     high: Number | None,

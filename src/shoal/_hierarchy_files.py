@@ -10,7 +10,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import HierarchyError
+from shoal.errors import DataError, HierarchyError
+from shoal.files import replacing
 
 PathLike = str | os.PathLike[str]
 
@@ -84,13 +85,8 @@ def _parse_json(text: str, origin: str) -> Any:
 
 
 def _write_text(path: PathLike, text: str) -> None:
-    partial = Path(f"{os.fspath(path)}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(text.encode())
-        os.replace(partial, path)
-    except OSError as error:
-        raise HierarchyError(
-            f"the hierarchy file {os.fspath(path)!r} cannot be written ({error.strerror}): check the path."
-        ) from None
-    finally:
-        partial.unlink(missing_ok=True)
+        with replacing(Path(path)) as temporary:
+            temporary.write_bytes(text.encode())
+    except (DataError, OSError) as error:
+        raise HierarchyError(f"the hierarchy file {os.fspath(path)!r} cannot be written: {error}") from None

@@ -73,7 +73,8 @@ def arrange_flat(values: list[str], root: str | None, name: str) -> Arrays:
     """Return the root over the values: ten times faster than :func:`arrange` for columns of a million values."""
     if not values:
         raise HierarchyError(f"{called(name)} is empty: give at least one value.")
-    _check_values(values, name)
+    # The values of a column are what they are, and an empty text is one.
+    _check_values(values, name, empty=True)
     n = len(values)
     first, last = (np.arange(n + 1, dtype=np.int32) for _ in range(2))
     first[n], last[n] = 0, n - 1
@@ -163,21 +164,22 @@ def _without_repeated_leaves(
     would change a tree that is written as a table and read back.
     """
     root, dropped = order[0], set()
+    place = {child: i for siblings in children for i, child in enumerate(siblings)}
     for node in reversed(order):  # children before parents
         only = children[node][0] if len(children[node]) == 1 else None
         if node != root and only is not None and not children[only] and links.labels[node] == links.keys[only]:
-            siblings = children[links.parents[node]]
-            siblings[siblings.index(node)] = only
+            children[links.parents[node]][place[node]] = only
+            place[only] = place[node]
             links.parents[only] = links.parents[node]
             dropped.add(node)
             depth[only] = depth[node]
     return [node for node in order if node not in dropped], depth
 
 
-def _check_values(values: list[str], name: str) -> None:
+def _check_values(values: list[str], name: str, *, empty: bool = False) -> None:
     seen = set()
     for value in values:
-        if value == "":
+        if value == "" and not empty:
             raise HierarchyError(
                 f"{called(name)} has an empty value: remove it, or name it if it stands for missing values."
             )

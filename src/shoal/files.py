@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,6 +56,7 @@ def read_table(
         ("007" stays text). With ``typed=False`` every column is text, so that it can be written again unchanged.
     """
     path = Path(path)
+    missing_marks = [missing_marks] if isinstance(missing_marks, str) else missing_marks
     if _kind_to_read(path) == "parquet":
         frame = _read_parquet(path, columns)
     else:
@@ -76,23 +78,35 @@ def read_header(path: str | Path, separator: str | None = None) -> Header:
 def write_table(
     frame: nw.DataFrame[Any], path: str | Path, *, kind: str | None = None, separator: str | None = None
 ) -> None:
-    """Write a frame as CSV or Parquet (by the file's ending unless ``kind`` says), atomically."""
+    """Write a frame, without row labels, as CSV or Parquet (by its ending unless ``kind`` says), atomically."""
     import polars as pl
 
     path = Path(path)
     kind = kind or kind_to_write(path)
     separator = separator or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    _require_separator(separator)
     with replacing(path) as temporary:
         try:
-            if frame.implementation.is_polars():
-                lazy = frame.to_native().lazy()
-                lazy.sink_parquet(temporary) if kind == "parquet" else lazy.sink_csv(temporary, separator=separator)
-            elif kind == "parquet":
-                frame.write_parquet(temporary)
-            else:
-                frame.write_csv(temporary)
-        except (pl.exceptions.PolarsError, OSError) as error:
+            _write(frame, temporary, kind, separator)
+        # The last three are what pyarrow raises for a column it cannot write, such as one of mixed types.
+        except (pl.exceptions.PolarsError, OSError, ValueError, TypeError, NotImplementedError) as error:
             raise DataError(f"{str(path)!r} cannot be written ({_first_line(error)}), so nothing was.") from None
+
+
+def _write(frame: nw.DataFrame[Any], path: Path, kind: str, separator: str) -> None:
+    native = frame.to_native()
+    if frame.implementation.is_polars():
+        lazy = native.lazy()
+        lazy.sink_parquet(path) if kind == "parquet" else lazy.sink_csv(path, separator=separator)
+    elif frame.implementation.is_pandas():
+        write = native.to_parquet if kind == "parquet" else partial(native.to_csv, sep=separator)
+        write(path, index=False)
+    elif kind == "parquet":
+        frame.write_parquet(path)
+    else:
+        from pyarrow import csv as arrow_csv
+
+        arrow_csv.write_csv(native, path, arrow_csv.WriteOptions(delimiter=separator))
 
 
 def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequence[str]) -> polars.DataFrame:
@@ -100,6 +114,8 @@ def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequenc
     import polars as pl
 
     texts = [name for name in columns if frame.schema.get(name) == pl.String]
+    if not marks or not texts:
+        return frame
     marked = pl.col(texts).is_in(list(marks))
     return frame.with_columns(pl.when(~marked).then(pl.col(texts)))
 
@@ -162,8 +178,9 @@ def _typed_column(column: polars.Series) -> polars.Series:
         return column
     if distinct.str.contains(_INTEGER).all():
         return column.cast(pl.Int64)
-    # A leading zero or plus sign carries meaning ("08010" is a postal code), so such a column stays text.
-    if not distinct.str.contains(r"^[-+]?0\d|^\+").any():
+    # A leading zero or plus sign carries meaning ("08010" is a postal code), and more digits than a float holds would
+    # make two identifiers one, so such a column stays text.
+    if not distinct.str.contains(r"^[-+]?0\d|^\+|^-?\d{16,}$").any():
         numbers = distinct.cast(pl.Float64, strict=False)
         if numbers.null_count() == 0 and numbers.is_finite().all():
             return column.cast(pl.Float64)
@@ -193,7 +210,7 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> polars.DataFrame
         scan = pl.scan_parquet(path)
         return (scan.select(list(columns)) if columns is not None else scan).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{str(path)!r} is not a readable Parquet file ({_first_line(error)}).") from None
+        raise _not_parquet(path, error) from None
 
 
 def _parquet_names(path: Path) -> list[str]:
@@ -202,7 +219,11 @@ def _parquet_names(path: Path) -> list[str]:
     try:
         return pl.scan_parquet(path).collect_schema().names()
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{str(path)!r} is not a readable Parquet file ({_first_line(error)}).") from None
+        raise _not_parquet(path, error) from None
+
+
+def _not_parquet(path: Path, error: Exception) -> DataError:
+    return DataError(f"{str(path)!r} is not a readable Parquet file ({_first_line(error)}): write it anew.")
 
 
 def _read_csv(
@@ -259,7 +280,7 @@ def _blank_rows(path: Path, separator: str, width: int) -> list[int]:
     """Empty lines of a CSV file, by row; a row of the wrong length is an error that names its line."""
     blank = []
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
+        reader = csv.reader(file, delimiter=separator, strict=True)
         try:
             for row, fields in enumerate(reader, start=-1):
                 if not fields:
@@ -277,8 +298,8 @@ def _blank_rows(path: Path, separator: str, width: int) -> list[int]:
 
 
 def _csv_header(path: Path, separator: str | None) -> tuple[list[str], str]:
-    if separator is not None and len(separator.encode()) != 1:
-        raise DataError(f"The separator {separator!r} is not one plain character: pass one such as ';'.")
+    if separator is not None:
+        _require_separator(separator)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             line = file.readline()
@@ -298,6 +319,11 @@ def _csv_header(path: Path, separator: str | None) -> tuple[list[str], str]:
         if names.count(name) > 1:
             raise DataError(f"{str(path)!r} has the column {name!r} {names.count(name)} times: give each its own name.")
     return names, separator
+
+
+def _require_separator(separator: str) -> None:
+    if len(separator.encode()) != 1:
+        raise DataError(f"The separator {separator!r} is not one plain character: pass one such as ';'.")
 
 
 def _not_utf8(path: Path) -> DataError:

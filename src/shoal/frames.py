@@ -6,8 +6,10 @@ sorted array of its distinct *values*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, get_args
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -33,7 +35,7 @@ def open_frame(data: Any) -> nw.DataFrame[Any]:
     """Take a dataframe of any supported library, or say in one sentence what is wrong with it."""
     if isinstance(data, nw.DataFrame):
         return data
-    _refuse_repeated_names(data)
+    _check_names(data)
     try:
         frame = nw.from_native(data)
     except TypeError:
@@ -42,7 +44,12 @@ def open_frame(data: Any) -> nw.DataFrame[Any]:
         ) from None
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
-    return frame
+    return _without_views(frame) if frame.implementation.is_pyarrow() else frame
+
+
+def is_frame(data: Any) -> bool:
+    """Whether this is a table with named columns, as against an array or a list."""
+    return hasattr(data, "columns") or hasattr(data, "column_names")
 
 
 def require_rows(frame: nw.DataFrame[Any]) -> None:
@@ -88,6 +95,18 @@ def content_of(series: nw.Series[Any]) -> Content:
         f"Column {series.name!r} is of type {dtype}, which has no order and no plain text: "
         "convert it to numbers, dates or text first."
     )
+
+
+def group_rows(frame: nw.DataFrame[Any], names: Sequence[str]) -> np.ndarray:
+    """Number the rows by their values in these columns, equal rows alike; a missing value equals a missing value."""
+    factors = [factorize(frame[name]) for name in names]
+    dtype = smallest_unsigned(max(len(factor.values) for factor in factors) + 1)
+    codes = np.empty((len(frame), len(names)), dtype)
+    for j, factor in enumerate(factors):
+        # The missing value takes the number behind all others.
+        groups.fill_missing(factor.codes, len(factor.values), codes[:, j])
+    labels: np.ndarray = groups.group_rows(codes)[0]
+    return labels
 
 
 def missing_rows(series: nw.Series[Any]) -> np.ndarray:
@@ -148,14 +167,18 @@ def convert(frame: Any, kind: FrameKind) -> Any:
 
 
 def from_array(array: np.ndarray, names: Sequence[str]) -> nw.DataFrame[Any]:
-    """A frame around the columns of a two-dimensional array."""
+    """A frame around the columns of a two-dimensional array; an object column must hold numbers only or texts only."""
     import polars
 
     columns = {}
     for j, name in enumerate(names):
-        column = array[:, j]
-        if column.dtype == object and all(isinstance(value, (int, float, np.number)) for value in column):
-            column = column.astype(float)
+        column: Any = array[:, j]
+        if column.dtype == object:
+            present = [value for value in column if value is not None and value == value]
+            texts = [isinstance(value, str) for value in present]
+            if any(texts) and not all(texts):
+                raise DataError(f"Column {name!r} mixes texts and other values: convert it to one type first.")
+            column = column.astype(float) if present and not any(texts) else [v if v == v else None for v in column]
         columns[name] = polars.Series(name, column, nan_to_null=True, strict=False)
     return nw.from_native(polars.DataFrame(columns))
 
@@ -167,16 +190,32 @@ def smallest_unsigned(n_values: int) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if n_values <= 1 << 16 else np.uint32
 
 
-def _refuse_repeated_names(data: Any) -> None:
+def _check_names(data: Any) -> None:
     # pyarrow lists columns themselves under the name by which other libraries list their names.
     names: Any = getattr(data, "column_names", None) or getattr(data, "columns", ())
-    try:
-        listed = [str(name) for name in names]
-    except TypeError:
+    if not isinstance(names, Iterable):
         return
-    for name in listed:
-        if listed.count(name) > 1:
-            raise DataError(f"Column {name!r} occurs {listed.count(name)} times: give every column its own name.")
+    seen = set()
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(
+                f"Column {name!r} has a name that is not text: rename it, such as by frame.columns.map(str)."
+            )
+        if name in seen:
+            raise DataError(f"Column {name!r} occurs {list(names).count(name)} times: give every column its own name.")
+        seen.add(name)
+
+
+def _without_views(frame: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """Pyarrow cannot take rows of a string view, so such columns become plain strings."""
+    import pyarrow
+
+    table = frame.to_native()
+    types = [pyarrow.large_string() if f.type == pyarrow.string_view() else f.type for f in table.schema]
+    if types == table.schema.types:
+        return frame
+    fields = [field.with_type(kind) for field, kind in zip(table.schema, types, strict=True)]
+    return nw.from_native(table.cast(pyarrow.schema(fields)))
 
 
 def _factorize_text(series: nw.Series[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -244,37 +283,42 @@ def _pyarrow_text(series: Any) -> tuple[np.ndarray, list[str]]:
 def _content_of_objects(series: nw.Series[Any]) -> Content:
     """Python objects in a column must be of one type that has an order."""
     kinds: dict[str, Any] = {}
-    for value in series.to_list():
-        if value is None or value != value:
-            continue
-        name = (
-            "number"
-            if isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-            else ("text" if isinstance(value, str) else type(value).__name__)
-        )
-        kinds.setdefault(name, value)
+    for value in series.filter((~missing_rows(series)).tolist()).to_list():
+        kinds.setdefault(_kind_of_object(value), value)
     if len(kinds) > 1:
         (one, first), (two, second) = list(kinds.items())[:2]
         raise DataError(
             f"Column {series.name!r} mixes {one} ({first!r}) and {two} ({second!r}): convert it to one type first."
         )
-    if not kinds or "text" in kinds:
-        return "text"
-    if "number" in kinds:
-        return "number"
-    if "bool" in kinds:
+    kind, value = next(iter(kinds.items()), ("text", None))
+    if kind not in get_args(Content):
+        raise DataError(
+            f"Column {series.name!r} holds {kind} objects ({value!r}): convert it to numbers, dates or text."
+        )
+    return kind  # type: ignore[return-value]
+
+
+def _kind_of_object(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
         return "boolean"
-    if "date" in kinds or "datetime" in kinds or "Timestamp" in kinds:
+    if isinstance(value, (int, float, np.number, Decimal)):
+        return "number"
+    if isinstance(value, (dt.date, np.datetime64)):
         return "date"
-    name, value = next(iter(kinds.items()))
-    raise DataError(f"Column {series.name!r} holds {name} objects ({value!r}): convert it to numbers, dates or text.")
+    return "text" if isinstance(value, str) else type(value).__name__
 
 
 def _to_array(series: nw.Series[Any], content: Content) -> np.ndarray:
-    array = series.to_numpy()
-    if array.dtype == object:
-        dtype: Any = {"number": float, "boolean": bool, "date": "datetime64[us]"}[content]
-        array = array.astype(dtype)
+    try:
+        array = series.to_numpy()
+        if array.dtype == object:
+            dtype: Any = {"number": float, "boolean": bool, "date": "datetime64[us]"}[content]
+            array = array.astype(dtype)
+    except Exception:
+        # Libraries have types that numpy does not know, such as integers of 128 bits, and each its own way to say so.
+        raise DataError(
+            f"Column {series.name!r} is of type {series.dtype}, which cannot be used: convert it to a plainer one."
+        ) from None
     return array
 
 
@@ -292,7 +336,7 @@ def _factorize_numbers(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return codes, values.astype(bool)
     if array.dtype.kind in "iu" and len(array):
         low, high = int(array.min()), int(array.max())
-        if high - low < max(1 << 16, len(array)):
+        if high - low < max(1 << 16, len(array)) and high < 1 << 62:
             return _count_integers(array, low, high)
     values, codes = np.unique(array, return_inverse=True)
     return codes.reshape(-1), values

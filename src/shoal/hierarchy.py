@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _hierarchy_builders as builders
+from shoal._hierarchy_builders import several
 from shoal._hierarchy_files import PathLike, read_entries, read_rows, write_entries, write_rows
 from shoal._hierarchy_tree import (
     Links,
@@ -311,7 +312,7 @@ class Hierarchy:
         >>> [dose.label_of(node) for node in dose.table[dose.leaf(0.5)]]
         ['0.5', '[0.5, 1]', '*']
         """
-        return cls.from_rows(builders.interval_rows(low, high, widths, edges, values, name), name)
+        return cls.from_rows(builders.interval_rows(low, high, several(widths), edges, values, name), name)
 
     @classmethod
     def from_prefix(
@@ -333,7 +334,7 @@ class Hierarchy:
         >>> [zips.label_of(node) for node in zips.table[zips.leaf("8010")]]
         ['8010', '801*', '80**', '8***', '*']
         """
-        return cls.from_rows(builders.prefix_rows(values, keep, side, mask, name), name)
+        return cls.from_rows(builders.prefix_rows(values, several(keep), side, mask, name), name)
 
     @classmethod
     def from_dates(
@@ -350,7 +351,7 @@ class Hierarchy:
         >>> [born.label_of(node) for node in born.table[born.leaf("2024-03-05")]]
         ['2024-03-05', '2024-03', '2024-Q1', '2024', '2020s', '*']
         """
-        return cls.from_rows(builders.date_rows(values, units, name), name)
+        return cls.from_rows(builders.date_rows(values, several(units), name), name)
 
     @classmethod
     def from_order(cls, values: Iterable[object], fanout: int = 2, name: str = "") -> Hierarchy:
@@ -382,7 +383,7 @@ class Hierarchy:
         >>> [pet.label_of(node) for node in pet.table[pet.leaf("newt")]]
         ['newt', 'newt', 'other (below 100)', '*']
         """
-        return cls.from_rows(builders.frequency_rows(values, below, name), name)
+        return cls.from_rows(builders.frequency_rows(values, several(below), name), name)
 
     # Saving
 

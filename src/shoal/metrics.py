@@ -6,12 +6,13 @@ of the groups.
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from shoal._kernels import hierarchy as trees
-from shoal._kernels.geometry import SET, TREE
+from shoal._kernels.geometry import LARGEST_SET, SET, TREE
 from shoal.errors import ShoalError
 from shoal.partition import Bounds, bounds, count_groups, distinct_values, forms
 from shoal.table import Column, Table
@@ -70,7 +71,8 @@ def ncp(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
     """Normalised certainty penalty (Xu et al. 2006), the mean over rows and attributes, by weight.
 
     A range costs its share of the column's range. A node costs its share of the hierarchy's leaves, a set its share of
-    the column's values, a single value nothing. Suppressed rows and ranges that may be missing cost 1.
+    the column's values, a single value nothing. Suppressed rows, ranges that may be missing, and sets too large to be
+    written out cost 1.
     """
     return _weighted_mean(_cell_losses(table, labels, bounds(table, labels), "ncp", sets=sets), table)
 
@@ -137,7 +139,7 @@ def risk(sizes: np.ndarray, *, threshold: float = 0.2, population: np.ndarray | 
     population : int array (groups,), optional
         Rows of the population in each group.
     """
-    if not 0 < threshold <= 1:
+    if not isinstance(threshold, numbers.Real) or not 0 < threshold <= 1:
         raise ShoalError(f"The threshold of a risk lies above 0 and up to 1, not at {threshold!r}.")
     known = sizes > 0
     sizes = sizes[known].astype(float)
@@ -193,7 +195,8 @@ def _group_losses(column: Column, form: int, found: Bounds, j: int, labels: np.n
         nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)
         return column.tree.subtree_height[nodes] / max(column.tree.height, 1)
     if form == SET:
-        return _share_of_values(np.diff(distinct_values(column, labels).indptr)[: len(low)], column.n_values, scale)
+        n = np.diff(distinct_values(column, labels).indptr)[: len(low)]
+        return np.where(n > LARGEST_SET, 1.0, _share_of_values(n, column.n_values, scale))
     nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)
     leaves = column.tree.last[nodes] - column.tree.first[nodes] + 1
     return _share_of_values(leaves, column.tree.n_leaves, scale)
@@ -212,7 +215,7 @@ def _rows_covered(
     if form == SET:
         found = distinct_values(column, labels)
         totals = np.add.reduceat(frequency[found.values], found.indptr[:-1])
-        return totals[: len(low)]
+        return np.where(np.diff(found.indptr) > LARGEST_SET, below[-1], totals)[: len(low)]
     if form == TREE:
         assert column.tree is not None
         nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -438,6 +438,7 @@ class DeltaPresence(PrivacyModel):
     better: ClassVar[Better] = "within"
 
     def __post_init__(self) -> None:
+        _check_column("delta-presence", self.attribute)
         _check_real("delta-presence", "low", self.low, "from 0 to 1", lambda a: 0 <= a <= 1)
         _check_real("delta-presence", "high", self.high, "from 0 to 1", lambda a: 0 <= a <= 1)
         if self.low > self.high:
@@ -488,6 +489,7 @@ class KMap(PrivacyModel):
 
     def __post_init__(self) -> None:
         _check_whole("k-map", "k", self.k)
+        _check_column("k-map", self.attribute)
 
     @property
     def bound(self) -> float:
@@ -519,6 +521,19 @@ MODELS: dict[str, type[PrivacyModel]] = {
         KMap,
     )
 }
+
+
+def check_constraints(constraints: Any) -> tuple[PrivacyModel, ...]:
+    """Constraints as a tuple, or one sentence about what is none."""
+    if isinstance(constraints, PrivacyModel):
+        raise ShoalError(f"constraints must be a list: write [{constraints!r}].")
+    if not isinstance(constraints, Iterable) or isinstance(constraints, str):
+        raise ShoalError(f"constraints must be a list of privacy models such as LDiversity(2), not {constraints!r}.")
+    listed = tuple(constraints)
+    for constraint in listed:
+        if not isinstance(constraint, PrivacyModel):
+            raise ShoalError(f"constraints must be privacy models such as LDiversity(2), not {constraint!r}.")
+    return listed
 
 
 def show_level(level: Any) -> str:
@@ -567,6 +582,11 @@ def _check_real(model: str, name: str, value: object, where: str, fits: Any) -> 
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not real or not math.isfinite(value) or not fits(value):  # type: ignore[arg-type]
         raise ShoalError(f"{model} needs a number {name} {where}, not {value!r}: choose {name} in that range.")
+
+
+def _check_column(model: str, attribute: object) -> None:
+    if not isinstance(attribute, str) or not attribute:
+        raise ShoalError(f"{model} needs the name of the column that says which rows are released, not {attribute!r}.")
 
 
 def _check_choice(model: str, name: str, value: object, choices: Sequence[str]) -> None:

@@ -91,7 +91,7 @@ def _profile(series: nw.Series[Any]) -> _Profile:
     whole = factor.content == "number" and bool(np.all(np.mod(factor.values.astype(float), 1) == 0))
     order = None
     if series.implementation.is_pandas() and series.dtype == nw.Enum:
-        order = tuple(series.cat.get_categories().to_list())
+        order = tuple(str(category) for category in series.cat.get_categories().to_list())
     alone = _measure((series.name,), np.bincount(codes))
     return _Profile(series.name, codes, factor.content, whole, order, alone)
 

@@ -10,7 +10,7 @@ import numpy as np
 from shoal import frames
 from shoal._kernels import hierarchy as trees
 from shoal._kernels import recoding as kernel
-from shoal._kernels.geometry import SET, TREE
+from shoal._kernels.geometry import LARGEST_SET, SET, TREE
 from shoal.partition import bounds, distinct_values, forms, group_members, measure_geometry
 from shoal.schema import Schema
 from shoal.table import TOP, Column, Table
@@ -26,7 +26,11 @@ class Recoded(NamedTuple):
 
 
 def recode(
-    table: Table, labels: np.ndarray, recoding: str, random: np.random.Generator | None = None
+    table: Table,
+    labels: np.ndarray,
+    recoding: str,
+    members: np.ndarray | None = None,
+    random: np.random.Generator | None = None,
 ) -> dict[str, Recoded]:
     """Release every group as one value a quasi-identifier.
 
@@ -38,9 +42,14 @@ def recode(
     recoding : {"interval", "set", "representative", "mean", "sample"}
         Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; means (and most frequent
         values); a row drawn at random.
+    members : bool array (n,), optional
+        Rows that are released, if only some are. Ranges, ancestors and sets cover all rows of a group; a row that
+        stands for its group is one that is released.
     """
     if recoding in ("interval", "set"):
         return _spans(table, labels, sets=recoding == "set")
+    if members is not None:
+        labels = _of_members(labels, members)
     if recoding == "mean":
         return _means(table, labels)
     rows = _drawn_rows(table, labels, random) if recoding == "sample" else _central_rows(table, labels)
@@ -96,11 +105,18 @@ def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray,
         codes = found.values[found.indptr[g] : found.indptr[g + 1]]
         if len(codes) == 1:
             values.append(texts[codes[0]])
-        elif len(codes) == column.n_values:
+        elif len(codes) == column.n_values or len(codes) > LARGEST_SET:
             values.append(TOP)
         else:
             values.append("{" + ", ".join(shown[code] for code in codes) + "}")
     return values
+
+
+def _of_members(labels: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Labels without the rows that are not released, in groups that have others."""
+    has_members = np.zeros(int(labels.max(initial=-1)) + 2, bool)
+    has_members[labels[members]] = True
+    return np.where(members | ~has_members[labels], labels, -1)
 
 
 def _central_rows(table: Table, labels: np.ndarray) -> np.ndarray:

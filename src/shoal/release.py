@@ -12,7 +12,6 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal import frames
-from shoal._kernels import groups
 from shoal.anonymizers import Anonymizer, find_method
 from shoal.errors import GuaranteeError, SchemaError
 from shoal.files import write_table
@@ -23,14 +22,17 @@ from shoal.privacy import (
     AlphaKAnonymity,
     BetaLikeness,
     DeltaDisclosure,
+    DeltaPresence,
     KAnonymity,
+    KMap,
     LDiversity,
     PrivacyModel,
     TCloseness,
+    check_constraints,
     show_level,
 )
-from shoal.schema import Schema
-from shoal.table import Missing, encode_column
+from shoal.schema import Schema, require_schema
+from shoal.table import Missing, encode_column, restrict
 
 
 class Measured(NamedTuple):
@@ -207,36 +209,46 @@ def anonymize(
     >>> release.k, release.frame["age"].unique().sort().to_list()
     (3, ['[25, 31]', '[45, 52]'])
     """
+    require_schema(schema)
+    constraints = check_constraints(constraints)
     cls = find_method(method)
     _require_options(cls, method, options)
     anonymizer = cls(
         schema,
         k,
-        constraints=tuple(constraints),
+        constraints=constraints,
         recoding=recoding,
         suppression=suppression,
         missing=missing,
         random_state=random_state,
         **options,
     )
-    released, table = anonymizer.anonymize_frame(frame, y)
+    # Row labels of pandas may name people, and nobody checks them; `rows` leads back to them.
+    released, table = anonymizer.anonymize_frame(nw.maybe_reset_index(frames.open_frame(frame)), y)
     labels = anonymizer.labels_
     loss = all_losses(table, labels, sets=recoding == "set")
     asked = (KAnonymity(k), *constraints)
-    checked = check(released, schema, asked)
+    checked = _require_levels(check(released, schema, asked), method)
+    rows = np.arange(len(labels))
+    member_of = membership(asked)
+    if member_of is not None:
+        rows = np.flatnonzero(_truths(released, member_of))
+        released, labels = nw.maybe_reset_index(released[rows].drop(member_of)), labels[rows]
+        # What the rest of the population was needed for is known by now; all else must hold on what is handed out.
+        _require_levels(check(released, schema, [c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)
+    return Release(
+        released.to_native(), labels, schema, method, checked, loss, _parameters(anonymizer, constraints), rows
+    )
+
+
+def _require_levels(checked: Checked, method: str) -> Checked:
     for measured in checked.measured:
         if measured.holds is False:
             raise GuaranteeError(
                 f"{measured.model} was asked for but the released table has only the level "
                 f"{show_level(measured.level)}, so nothing is released: this is a defect of the method {method!r}."
             )
-    member_of = membership(asked)
-    rows = np.arange(len(labels)) if member_of is None else np.flatnonzero(_truths(released, member_of))
-    if member_of is not None:
-        released, labels = released[rows].drop(member_of), labels[rows]
-    return Release(
-        released.to_native(), labels, schema, method, checked, loss, _parameters(anonymizer, constraints), rows
-    )
+    return checked
 
 
 def check(frame: Any, schema: Schema, constraints: Sequence[PrivacyModel] = (), *, threshold: float = 0.2) -> Checked:
@@ -264,13 +276,17 @@ def check(frame: Any, schema: Schema, constraints: Sequence[PrivacyModel] = (), 
     >>> checked.level("k"), checked.groups
     (3.0, 2)
     """
+    require_schema(schema)
+    constraints = check_constraints(constraints)
     opened = frames.open_frame(frame)
     frames.require_rows(opened)
     require_checkable(opened.columns, schema)
-    labels = group_rows(opened, [attribute.name for attribute in schema.quasi])
+    labels = frames.group_rows(opened, [attribute.name for attribute in schema.quasi])
     columns = [encode_column(opened[attribute.name], attribute) for attribute in schema.sensitive]
     member_of = membership(constraints)
     members = None if member_of is None else _truths(opened, member_of)
+    if members is not None:
+        columns = [restrict(column, members) for column in columns]
     counts = count_groups(labels, columns, members)
     measured = [_asked(constraint, counts) for constraint in constraints]
     measured += [_measured(model, counts) for model in _standard_models(schema, constraints)]
@@ -282,17 +298,6 @@ def check(frame: Any, schema: Schema, constraints: Sequence[PrivacyModel] = (), 
     released = counts.sizes[counts.sizes > 0]
     found = risk(counts.sizes, threshold=threshold, population=None if member_of is None else counts.population)
     return Checked(int(released.sum()), len(released), tuple(measured), found, released)
-
-
-def group_rows(frame: nw.DataFrame[Any], names: Sequence[str]) -> np.ndarray:
-    """Number the rows by their values in these columns, equal rows alike; a missing value equals a missing value."""
-    factors = [frames.factorize(frame[name]) for name in names]
-    dtype = frames.smallest_unsigned(max(len(factor.values) for factor in factors) + 1)
-    codes = np.empty((len(frame), len(names)), dtype)
-    for j, factor in enumerate(factors):
-        # The missing value takes the number behind all others.
-        groups.fill_missing(factor.codes, len(factor.values), codes[:, j])
-    return groups.group_rows(codes)[0]
 
 
 def require_checkable(names: Sequence[str], schema: Schema) -> None:
@@ -349,8 +354,8 @@ def _truths(frame: nw.DataFrame[Any], name: str) -> np.ndarray:
     if name not in frame.columns:
         raise SchemaError(f"The column of released rows {name!r} is not in the table: add it or leave the model out.")
     factor = frames.factorize(frame[name])
-    truth = np.array([*(truth_of(value, name) for value in factor.values), False])
-    return truth[factor.codes]
+    values = [*factor.values, None] if (factor.codes < 0).any() else list(factor.values)
+    return np.array([truth_of(value, name) for value in values])[factor.codes]
 
 
 def _require_options(cls: type[Anonymizer], method: str, options: Mapping[str, Any]) -> None:

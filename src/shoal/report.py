@@ -137,6 +137,8 @@ def meaning(measured: Any) -> str:
         return f"The identifier {attribute} is in the table and names the person of every row."
     if math.isinf(level):
         return _UNBOUNDED.get(measured.key, "No bound can be given.")
+    if (measured.key == "l" and measured.better == "higher" and level <= 1) or (measured.key == "alpha" and level >= 1):
+        return f"In some group all rows have the same value of {attribute}, so whoever is in it has it too."
     if measured.key == "l" and measured.better == "lower":
         return f"The most frequent value of {attribute} in a group is {level:.3g} times as frequent as the rare ones."
     if measured.key == "l" and "entropy" in measured.model:
@@ -152,7 +154,8 @@ _MEANINGS = {
     "t": lambda level, name: f"In no group {name} is distributed further than {level:.2g} (of 1) from the whole table.",
     "delta": lambda level, name: f"A value of {name} that occurs in a group is at most {math.exp(level):.3g} times "
     "as frequent, or as rare, there as in the whole table.",
-    "beta": lambda level, name: f"No value of {name} gains more than {level:.0%} on its share in the whole table.",
+    "beta": lambda level, name: f"No value of {name} is more than {1 + level:.3g} times as frequent in a group "
+    "as in the whole table.",
 }  # fmt: skip
 _UNBOUNDED = {
     "l": "A group has too few different values.",

@@ -48,7 +48,9 @@ class Recipe:
         options = {} if self.option is True else {parameter: self.option}
         try:
             return build(counts, **options)  # type: ignore[no-any-return]
-        except TypeError:
+        except HierarchyError:
+            raise
+        except (TypeError, ValueError, OverflowError):
             raise HierarchyError(
                 f"the recipe {{ {self.builder} = {self.option!r} }} has an option of the wrong type: mend the schema."
             ) from None
@@ -94,9 +96,23 @@ class Attribute:
             raise SchemaError(f"Attribute {self.name!r} has the unknown kind {self.kind!r}: choose {_listed(KINDS)}.")
         if not isinstance(self.weight, (int, float)) or not 0 <= self.weight < math.inf:
             raise SchemaError(f"Attribute {self.name!r} has the weight {self.weight!r}: give a number from 0 upwards.")
+        if self.hierarchy is not None and not isinstance(self.hierarchy, (Hierarchy, Recipe)):
+            raise SchemaError(
+                f"The hierarchy of attribute {self.name!r} is {self.hierarchy!r}: "
+                "read it, such as by Hierarchy.from_json, or give a Recipe."
+            )
         if self.order is not None:
-            object.__setattr__(self, "order", tuple(self.order))
             _check_order(self)
+            # Numbers of numpy have no place in a schema file.
+            object.__setattr__(
+                self, "order", tuple(getattr(value, "item", lambda v=value: v)() for value in self.order)
+            )
+
+
+def require_schema(schema: Any) -> None:
+    """Refuse what is no schema."""
+    if not isinstance(schema, Schema):
+        raise SchemaError(f"A Schema is needed, not {schema!r}: use Schema.from_toml, Schema.infer or Schema([...]).")
 
 
 class Schema:
@@ -109,11 +125,16 @@ class Schema:
 
     def __init__(self, attributes: Iterable[Attribute], *, reasons: Mapping[str, str] | None = None) -> None:
         self.attributes: tuple[Attribute, ...] = tuple(attributes)
+        for attribute in self.attributes:
+            if not isinstance(attribute, Attribute):
+                raise SchemaError(
+                    f"A schema is made of Attributes, not of {attribute!r}: write Attribute(name, role, kind)."
+                )
         self.reasons: dict[str, str] = dict(reasons or {})
         """Why ``infer`` proposed what it did, one sentence an attribute."""
-        for name in self.names:
-            if self.names.count(name) > 1:
-                raise SchemaError(f"Attribute {name!r} is in the schema more than once: keep one of them.")
+        name = _first_repeated(self.names)
+        if name is not None:
+            raise SchemaError(f"Attribute {name!r} is in the schema more than once: keep one of them.")
 
     @classmethod
     def infer(cls, frame: Any) -> Schema:
@@ -133,7 +154,9 @@ class Schema:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SchemaError(f"{str(path)!r} is not a TOML file ({error}): mend it there.") from None
         except OSError as error:
-            raise SchemaError(f"The schema file {str(path)!r} cannot be read ({error.strerror}).") from None
+            raise SchemaError(
+                f"The schema file {str(path)!r} cannot be read ({error.strerror}): name a TOML file."
+            ) from None
         tables = content.get("attributes")
         if not isinstance(tables, dict) or not tables or set(content) != {"attributes"}:
             raise SchemaError(
@@ -148,11 +171,12 @@ class Schema:
         path = Path(path)
         document = tomlkit.document()
         tables = tomlkit.table(is_super_table=True)
+        files: set[str] = set()
         for attribute in self.attributes:
             table = tomlkit.table()
             if attribute.name in self.reasons:
                 table.add(tomlkit.comment(self.reasons[attribute.name]))
-            for key, value in _attribute_to_toml(attribute, path.parent).items():
+            for key, value in _attribute_to_toml(attribute, path.parent, files).items():
                 table.add(key, value)
             tables.add(attribute.name, table)
         document.add("attributes", tables)
@@ -232,14 +256,25 @@ class Schema:
 
 
 def _check_order(attribute: Attribute) -> None:
-    assert attribute.order is not None
+    order = attribute.order
+    if not isinstance(order, (list, tuple)):
+        raise SchemaError(f"The order of {attribute.name!r} must be a list of its values from lowest to highest.")
     if attribute.kind != "ordinal":
         raise SchemaError(
             f"Attribute {attribute.name!r} is {attribute.kind} but has an order: make it ordinal or drop the order."
         )
-    for value in attribute.order:
-        if attribute.order.count(value) > 1:
-            raise SchemaError(f"The order of {attribute.name!r} names {value!r} more than once: keep one of them.")
+    value = _first_repeated(order)
+    if value is not None:
+        raise SchemaError(f"The order of {attribute.name!r} names {value!r} more than once: keep one of them.")
+
+
+def _first_repeated(values: Iterable[Any]) -> Any:
+    seen = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
 
 
 def _attribute_from_toml(name: str, table: Any, folder: Path) -> Attribute:
@@ -274,13 +309,16 @@ def _hierarchy_from_toml(name: str, entry: Any, folder: Path) -> Hierarchy | Rec
     return Hierarchy.from_csv(path) if path.suffix.lower() == ".csv" else Hierarchy.from_json(path)
 
 
-def _attribute_to_toml(attribute: Attribute, folder: Path) -> dict[str, Any]:
+def _attribute_to_toml(attribute: Attribute, folder: Path, files: set[str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"role": attribute.role, "kind": attribute.kind}
     if isinstance(attribute.hierarchy, Recipe):
         option = attribute.hierarchy.option
         entry["hierarchy"] = {attribute.hierarchy.builder: list(option) if isinstance(option, tuple) else option}
     elif attribute.hierarchy is not None:
         file_name = re.sub(r"[^\w.-]+", "_", attribute.name) + ".json"
+        while file_name.lower() in files:
+            file_name = "_" + file_name
+        files.add(file_name.lower())
         attribute.hierarchy.to_json(folder / file_name)
         entry["hierarchy"] = file_name
     if attribute.weight != 1.0:
@@ -292,12 +330,24 @@ def _attribute_to_toml(attribute: Attribute, folder: Path) -> dict[str, Any]:
 
 # How to build from the values, and the builder's parameter that the option is for.
 _BUILDERS: dict[str, tuple[Any, str]] = {
-    "intervals": (lambda counts, **options: Hierarchy.from_intervals(values=list(counts), **options), "widths"),
+    "intervals": (lambda counts, **options: _intervals(counts, **options), "widths"),
     "prefix": (lambda counts, **options: Hierarchy.from_prefix(list(counts), **options), "keep"),
     "dates": (lambda counts, **options: Hierarchy.from_dates(list(counts), **options), "units"),
     "order": (lambda counts, **options: Hierarchy.from_order(list(counts), **options), "fanout"),
     "frequencies": (Hierarchy.from_frequencies, "below"),
 }
+
+
+def _intervals(counts: Mapping[str, int], widths: Sequence[float] | None = None) -> Hierarchy:
+    """Intervals of the widths given; by default of about a sixteenth of the range, and two and four times that."""
+    if widths is None:
+        numbers = [float(text) for text in counts]
+        step = (max(numbers) - min(numbers)) / 16 or 1.0
+        power = 10.0 ** math.floor(math.log10(step))
+        width = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step)
+        width = max(width, 1.0) if all(number.is_integer() for number in numbers) else width
+        widths = (width, 2 * width, 4 * width)
+    return Hierarchy.from_intervals(values=list(counts), widths=widths)
 
 
 def _listed(names: Iterable[str]) -> str:

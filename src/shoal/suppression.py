@@ -11,14 +11,15 @@ from shoal.table import Table
 
 
 def trim(table: Table, labels: np.ndarray, guard: Guard, smallest: int, limit: float, *, sets: bool) -> np.ndarray:
-    """Suppress rows of extreme values, those that gain most first, up to a share ``limit`` of all rows.
+    """Suppress rows of extreme values, those that gain most first, up to a share ``limit`` of the released rows.
 
     The suppressed rows are released alike too, so they must be a group in their own right: if they are fewer than
     ``smallest``, or break a rule of the guard, nothing is suppressed.
     """
     geometry = measure_geometry(table, sets=sets)
     order, starts = group_members(labels)
-    budget = int(np.floor(limit * table.n_rows + 1e-9))
+    released = len(guard.members) and np.count_nonzero(guard.members)
+    budget = int(np.floor(limit * (released or table.n_rows) + 1e-9))
     gains = kernel.first_gains(table.codes, order, starts, geometry, smallest)
     ranked = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains > 0)]
     suppressed = np.zeros(table.n_rows, bool)

@@ -7,20 +7,20 @@ covers a run of codes and the common ancestor of a set is that of its two ends.
 
 from __future__ import annotations
 
-import datetime as dt
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal import frames
+from shoal._kernels import groups
 from shoal.errors import DataError, HierarchyError, SchemaError
 from shoal.frames import Factor, smallest_unsigned
 from shoal.hierarchy import Hierarchy
+from shoal.notation import as_objects, in_number_order, parse_texts, plain_text, positions_of
 from shoal.schema import Attribute, Recipe, Schema
 
 Missing = Literal["value", "error"]
@@ -41,7 +41,7 @@ class Column:
     positions: np.ndarray
     """Where each code lies on a line: the number itself, days of a date, the rank of an ordinal or nominal value."""
     tree: Hierarchy | None
-    """Hierarchy of a nominal attribute, whose leaves are the codes; flat if the attribute has none of its own."""
+    """The attribute's hierarchy, whose leaves are the codes; a nominal attribute without one has a flat tree."""
     missing: int
     """The code of the missing value, or -1."""
     content: str
@@ -125,13 +125,14 @@ def encode(frame: Any, schema: Schema, *, missing: Missing = "value", extra: Ite
 def encode_column(series: nw.Series[Any], attribute: Attribute, missing: Missing = "value") -> Column:
     """Encode one column by its attribute's kind."""
     factor = frames.factorize(series)
-    if missing == "error" and (factor.codes < 0).any():
-        row = int(np.argmax(factor.codes < 0))
+    is_missing = factor.codes < 0
+    if missing == "error" and is_missing.any():
+        row, n = int(np.argmax(is_missing)), int(is_missing.sum())
         raise DataError(
-            f"Attribute {attribute.name!r} has {int((factor.codes < 0).sum())} missing values, the first in row {row}: "
+            f"Attribute {attribute.name!r} has {n} missing value{'s' * (n > 1)}, the first in row {row}: "
             "fill or drop them, or pass missing='value'."
         )
-    return _ENCODERS[attribute.kind](factor, attribute)
+    return _column(attribute, factor.codes, _VOCABULARIES[attribute.kind](factor, attribute), bool(is_missing.any()))
 
 
 def encode_like(series: nw.Series[Any], fitted: Column) -> np.ndarray:
@@ -141,13 +142,18 @@ def encode_like(series: nw.Series[Any], fitted: Column) -> np.ndarray:
     """
     factor = frames.factorize(series)
     if fitted.attribute.kind == "numeric":
-        positions = _as_numbers(factor, fitted.attribute)[1]
-        codes = _nearest(positions, fitted.positions[: fitted.n_present])
+        values = _numbers(factor, fitted.attribute)
+        if (values.dtype.kind == "M") != (fitted.content == "date") and len(values):
+            raise DataError(
+                f"Attribute {fitted.name!r} held {fitted.content}s when the anonymizer was fitted: convert it."
+            )
+        codes = _nearest(positions_of(values, fitted.name), fitted.positions[: fitted.n_present])
     else:
-        index = {str(value): code for code, value in enumerate(fitted.values) if value is not None}
-        codes = np.array([index.get(str(value), -1) for value in factor.values], np.int64)
+        index = {fitted.text(code): code for code in range(fitted.n_present)}
+        texts = [plain_text(value, factor.content) for value in factor.values]
+        codes = np.array([index.get(text, -1) for text in texts], np.int64)
         if (codes < 0).any():
-            value = factor.values[int(np.argmin(codes))]
+            value = texts[int(np.argmin(codes))]
             raise DataError(
                 f"Attribute {fitted.name!r} has the value {value!r}, which was not there when the anonymizer was "
                 "fitted: fit it again with that value, or add it to the hierarchy."
@@ -159,6 +165,22 @@ def encode_like(series: nw.Series[Any], fitted: Column) -> np.ndarray:
         )
     lookup = np.append(codes, fitted.missing)
     return lookup[factor.codes]
+
+
+def restrict(column: Column, members: np.ndarray) -> Column:
+    """The column as if only the released rows were there: values that none of them has are no values of it.
+
+    An order or a hierarchy that was given stays. Rows that are not released keep some code; nobody counts them.
+    """
+    attribute = column.attribute
+    if column.tree is not None or attribute.order is not None or attribute.hierarchy is not None:
+        return column
+    kept = np.unique(column.codes[members])
+    lookup = np.zeros(column.n_values, np.int64)
+    lookup[kept] = np.arange(len(kept))
+    missing = len(kept) - 1 if column.missing >= 0 and len(kept) and kept[-1] == column.missing else -1
+    codes = lookup[column.codes].astype(smallest_unsigned(max(len(kept), 1)))
+    return replace(column, codes=codes, values=column.values[kept], positions=column.positions[kept], missing=missing)
 
 
 def require_same_columns(names: Sequence[str], schema: Schema) -> None:
@@ -182,139 +204,110 @@ def stack(columns: Sequence[Column], n_rows: int) -> np.ndarray:
     return codes
 
 
-def _encode_numeric(factor: Factor, attribute: Attribute) -> Column:
-    codes, positions, values = _sorted_numbers(factor, attribute)
-    content: str = factor.content
-    if content == "text":
-        content = "date" if values.dtype.kind == "M" else "number"
-    if attribute.hierarchy is not None:
-        _resolve(attribute, [plain_text(value, content) for value in values], codes)
-    return _column(attribute, codes, values, positions, None, content)
+class _Vocabulary(NamedTuple):
+    """What codes stand for, and the code of each distinct value of a column."""
+
+    lookup: np.ndarray
+    values: np.ndarray
+    positions: np.ndarray
+    tree: Hierarchy | None
+    content: str
 
 
-def _encode_ordinal(factor: Factor, attribute: Attribute) -> Column:
-    order = _order_of(attribute, factor)
-    rank = {str(value): i for i, value in enumerate(order)}
-    lookup = np.array([rank.get(str(value), -1) for value in factor.values] + [-1], np.int64)
-    if (lookup[:-1] < 0).any():
-        value = factor.values[int(np.argmin(lookup[:-1]))]
-        raise SchemaError(f"The order of attribute {attribute.name!r} lacks the value {value!r}: add it to the order.")
-    values = np.empty(len(order), object)
-    known = {str(value): value for value in factor.values}
-    values[:] = [known.get(str(value), value) for value in order]
-    return _column(attribute, lookup[factor.codes], values, np.arange(len(order), dtype=float), None, factor.content)
+def _numeric_vocabulary(factor: Factor, attribute: Attribute) -> _Vocabulary:
+    values = _numbers(factor, attribute)
+    content = "date" if values.dtype.kind == "M" else "number"
+    # Texts such as "9" and "9.0" are one number.
+    positions, first, lookup = np.unique(positions_of(values, attribute.name), return_index=True, return_inverse=True)
+    if len(positions) < len(values) and factor.content != "text":
+        # Neighbours so close that floats cannot tell them apart are still two values.
+        positions, first, lookup = positions_of(values, attribute.name), np.arange(len(values)), np.arange(len(values))
+    values = values[first]
+    if attribute.hierarchy is None:
+        return _Vocabulary(lookup.reshape(-1), values, positions, None, content)
+    texts = [plain_text(value, content) for value in values]
+    tree = _resolve(attribute, texts, lookup.reshape(-1)[factor.codes])
+    leaves = parse_texts(np.array(tree.values, object), attribute.name)
+    _require_ascending(leaves, tree, attribute)
+    leaf = np.array([tree.leaf(text) for text in texts], np.int64)
+    return _Vocabulary(leaf[lookup.reshape(-1)], leaves, positions_of(leaves, attribute.name), tree, content)
 
 
-def _encode_nominal(factor: Factor, attribute: Attribute) -> Column:
+def _ordinal_vocabulary(factor: Factor, attribute: Attribute) -> _Vocabulary:
     texts = [plain_text(value, factor.content) for value in factor.values]
-    has_missing = bool((factor.codes < 0).any())
+    tree = None if attribute.hierarchy is None else _resolve(attribute, texts, factor.codes)
+    order = _order_of(attribute, factor, tree)
+    rank = {plain_text(value, factor.content): i for i, value in enumerate(order)}
+    lookup = np.array([rank.get(text, -1) for text in texts], np.int64)
+    if (lookup < 0).any():
+        value = texts[int(np.argmin(lookup))]
+        raise SchemaError(f"The order of attribute {attribute.name!r} lacks the value {value!r}: add it to the order.")
+    known = dict(zip(texts, factor.values, strict=True))
+    values = as_objects([known.get(text, value) for text, value in zip(rank, order, strict=True)])
+    return _Vocabulary(lookup, values, np.arange(len(order), dtype=float), tree, factor.content)
+
+
+def _nominal_vocabulary(factor: Factor, attribute: Attribute) -> _Vocabulary:
+    texts = [plain_text(value, factor.content) for value in factor.values]
     if attribute.hierarchy is not None:
         tree = _resolve(attribute, texts, factor.codes)
-        tree = tree.with_missing(_unused_label(tree.labels)) if has_missing else tree
     else:
-        leaves = _most_frequent_first(texts, factor.codes)
-        tree = Hierarchy.flat(leaves + [_unused_label(leaves)] * has_missing, name=attribute.name)
-    leaf = {value: code for code, value in enumerate(tree.values)}
-    lookup = np.array([leaf[text] for text in texts] + [-1], np.int64)
-    values = np.empty(tree.n_leaves - has_missing, object)
-    values[:] = tree.values[: len(values)]
-    values[lookup[:-1]] = factor.values
-    positions = np.arange(len(values), dtype=float)
-    return _column(attribute, lookup[factor.codes], values, positions, tree, factor.content)
+        tree = Hierarchy.flat(_most_frequent_first(texts, factor.codes) or [MISSING_LABEL], name=attribute.name)
+    known = dict(zip(texts, factor.values, strict=True))
+    values = as_objects([known.get(leaf, leaf) for leaf in tree.values] if texts else [])
+    lookup = np.array([tree.leaf(text) for text in texts], np.int64)
+    return _Vocabulary(lookup, values, np.arange(len(values), dtype=float), tree, factor.content)
 
 
-_ENCODERS = {"numeric": _encode_numeric, "ordinal": _encode_ordinal, "nominal": _encode_nominal}
+_VOCABULARIES = {"numeric": _numeric_vocabulary, "ordinal": _ordinal_vocabulary, "nominal": _nominal_vocabulary}
 
 
-def _column(
-    attribute: Attribute,
-    codes: np.ndarray,
-    values: np.ndarray,
-    positions: np.ndarray,
-    tree: Hierarchy | None,
-    content: str,
-) -> Column:
+def _column(attribute: Attribute, codes: np.ndarray, vocabulary: _Vocabulary, has_missing: bool) -> Column:
     """Put the missing value, if there is one, behind all others."""
+    lookup, values, positions, tree, content = vocabulary
     missing = -1
-    if codes.dtype.kind == "i" and len(codes) and codes.min() < 0:
+    if has_missing:
         missing = len(values)
-        codes = np.where(codes < 0, missing, codes)
-        extended = np.empty(missing + 1, object)
-        extended[:missing] = values
-        values = extended
+        values = as_objects([*values.tolist(), None] if values.dtype.kind != "M" else [*values, None])
         positions = np.append(positions, np.nan)
-    codes = codes.astype(smallest_unsigned(len(values)), copy=False)
-    return Column(attribute, codes, values, positions, tree, missing, content)
+        if tree is not None and missing > 0:
+            tree = tree.with_missing(_unused_label({*tree.labels, *tree.values}))
+    table = np.append(lookup, max(missing, 0)).astype(smallest_unsigned(len(values)))
+    coded = np.empty(len(codes), table.dtype)
+    groups.look_up(codes, 0, table, coded)
+    return Column(attribute, coded, values, positions, tree, missing, content)
 
 
-def _sorted_numbers(factor: Factor, attribute: Attribute) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Codes in numeric order, positions and values; texts are read as numbers, equal numbers share a code."""
-    values, numbers = _as_numbers(factor, attribute)
-    if factor.content != "text":
-        return factor.codes, numbers, values
-    positions, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    lookup = np.append(inverse.reshape(-1), -1)
-    return lookup[factor.codes], positions, values[first]
-
-
-def _as_numbers(factor: Factor, attribute: Attribute) -> tuple[np.ndarray, np.ndarray]:
-    values = factor.values
+def _numbers(factor: Factor, attribute: Attribute) -> np.ndarray:
+    """The distinct values of a numeric attribute as numbers or dates."""
     if factor.content == "text":
-        values = _parse_texts(values, attribute)
-    if values.dtype.kind == "M":
-        days = values.astype("datetime64[us]").astype(np.int64) / 86_400e6
-        return values, days
-    if factor.content == "boolean":
-        values = values.astype(np.uint8)
-    numbers = values.astype(float)
-    if not np.isfinite(numbers).all():
-        worst = numbers[~np.isfinite(numbers)][0]
-        raise DataError(
-            f"Attribute {attribute.name!r} holds the value {worst}: replace it by a number or by a missing value."
+        return parse_texts(factor.values, attribute.name)
+    return factor.values.astype(np.uint8) if factor.content == "boolean" else factor.values
+
+
+def _require_ascending(leaves: np.ndarray, tree: Hierarchy, attribute: Attribute) -> None:
+    """A node of a number's hierarchy must be a range, so its leaves must be listed in the order of the numbers."""
+    wrong = np.flatnonzero(np.diff(leaves) <= np.zeros((), np.diff(leaves).dtype))
+    if len(wrong):
+        one, two = tree.values[wrong[0]], tree.values[wrong[0] + 1]
+        raise HierarchyError(
+            f"The hierarchy of the numeric attribute {attribute.name!r} lists {one!r} before {two!r}: "
+            "list its values from lowest to highest."
         )
-    return values, numbers
 
 
-def _parse_texts(texts: np.ndarray, attribute: Attribute) -> np.ndarray:
-    """Texts of a numeric attribute as numbers, or as dates if the first one is a date."""
-    dates = len(texts) > 0 and re.match(r"\d{4}-\d{2}-\d{2}", texts[0]) is not None
-    parsed = np.empty(len(texts), "datetime64[us]" if dates else float)
-    for i, text in enumerate(texts):
-        try:
-            parsed[i] = np.datetime64(text, "us") if dates else _number(text)
-        except ValueError:
-            raise DataError(
-                f"Attribute {attribute.name!r} is numeric but has the value {text!r}: mark it as missing, "
-                "or make the attribute nominal."
-            ) from None
-    return parsed
-
-
-def _number(text: str) -> float:
-    if "_" in text:  # Python reads "1_000" as a thousand; in data it is no number
-        raise ValueError
-    return float(text)
-
-
-def _order_of(attribute: Attribute, factor: Factor) -> Sequence[Any]:
+def _order_of(attribute: Attribute, factor: Factor, tree: Hierarchy | None) -> Sequence[Any]:
     """The values of an ordinal attribute from lowest to highest: as given, as the hierarchy lists them, or sorted."""
-    if attribute.order is not None:
-        return attribute.order
-    if attribute.hierarchy is not None:
-        texts = [plain_text(value, factor.content) for value in factor.values]
-        return _resolve(attribute, texts, factor.codes).values
-    return _in_number_order(list(factor.values))
+    if tree is None:
+        return attribute.order if attribute.order is not None else in_number_order(list(factor.values))
+    if attribute.order is not None and tuple(map(str, attribute.order)) != tree.values:
+        raise SchemaError(
+            f"Attribute {attribute.name!r} has an order that its hierarchy does not keep: leave the order out."
+        )
+    return tree.values
 
 
-def _in_number_order(values: list[Any]) -> list[Any]:
-    """Texts that are all numbers in the order of the numbers, so that "9" comes before "10"; others as they are."""
-    try:
-        return sorted(values, key=float)
-    except (TypeError, ValueError):
-        return values
-
-
-def _unused_label(labels: Sequence[str]) -> str:
+def _unused_label(labels: set[str]) -> str:
     label = MISSING_LABEL
     while label in labels:
         label += "_"
@@ -342,19 +335,6 @@ def _resolve(attribute: Attribute, texts: list[str], codes: np.ndarray) -> Hiera
     assert hierarchy is not None
     hierarchy.check_covers(texts, attribute.name)
     return hierarchy
-
-
-def plain_text(value: Any, content: str) -> str:
-    """A value as text, the same whatever library it came from: 39.0 is "39", and reading a number back gives itself."""
-    if content == "number":
-        return f"{int(value)}" if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
-    return _date_text(value) if content == "date" else str(value)
-
-
-def _date_text(value: Any) -> str:
-    moment = np.datetime64(value, "us")
-    day = moment.astype("datetime64[D]")
-    return str(day) if day == moment else moment.astype(dt.datetime).isoformat(sep=" ")
 
 
 def _nearest(numbers: np.ndarray, sorted_positions: np.ndarray) -> np.ndarray:

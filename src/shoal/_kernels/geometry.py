@@ -13,6 +13,8 @@ from shoal._kernels._jit import jit
 
 LINE, TREE, SET = 0, 1, 2
 """How an attribute generalises: to a range of positions, to a node of a tree, to a set of values."""
+LARGEST_SET = 100
+"""A set of more values than this is released as the top: nobody reads it, and written into every row it fills disks."""
 
 
 class Layout(NamedTuple):
@@ -98,7 +100,7 @@ def width(geometry, j, low, high, n_distinct):
         at = geometry.position_at[j]
         return (geometry.position[at + high] - geometry.position[at + low]) * geometry.scale[j]
     if geometry.form[j] == SET:
-        return n_distinct / geometry.n_values[j]
+        return n_distinct / geometry.n_values[j] if n_distinct <= LARGEST_SET else 1.0
     level = ancestor_level(geometry, j, low, high)
     node = geometry.table[geometry.table_at[j] + low * geometry.n_levels[j] + level]
     return geometry.node_loss[geometry.node_at[j] + node]

@@ -17,6 +17,8 @@ from shoal._kernels.guard import Guard, guard_holds
 NO_CUT = np.int64(-1)
 MOST_TRIES = 4
 """Places tried for a cut of one attribute when constraints on sensitive values refuse the best one."""
+SMALL_CHILDREN = 16
+"""Children of a node that hold less than one row in so many are cut apart in runs, not one by one."""
 
 
 class Task(NamedTuple):
@@ -173,29 +175,41 @@ def _next_place(task, j, m, n, merit_before, place_before):
     """The best cut after the one given: codes number first..last of the group go left; (first, last, merit) or -1.
 
     On a line or in a set the left part is a run from the start, the more balanced the better, but best of all is to
-    part the missing value from the others. In a tree it is one child of the group's node, the larger the better.
+    part the missing value from the others. In a tree it is one child of the group's node, the larger the better; where
+    even the largest is small, a run of children from the start, so that many of them do not take as many cuts.
     """
     below, codes, geometry = task.below, task.codes, task.geometry
     tree = geometry.form[j] == TREE
     level = ancestor_level(geometry, j, codes[0], codes[m - 1]) - 1 if tree else 0
+    one_child = tree and _largest_child(task, j, m, level) * SMALL_CHILDREN >= n
     best_first, best_last, best = np.int64(-1), np.int64(-1), np.int64(-1)
     first = 0
     for last in range(m):
-        if tree:
-            if last + 1 < m and _same_node(geometry, j, codes[last], codes[last + 1], level):
-                continue
-        elif last + 1 == m:
+        if last + 1 == m and not one_child:
             break
+        if tree and last + 1 < m and _same_node(geometry, j, codes[last], codes[last + 1], level):
+            continue
         left = below[last + 1] - below[first]
-        merit = left if tree else min(left, n - left)
+        merit = left if one_child else min(left, n - left)
         if not tree and codes[last + 1] == geometry.missing[j]:
             merit = n
         not_yet = merit < merit_before or (merit == merit_before and last > place_before)
         if not_yet and merit > best and left >= task.smallest and n - left >= task.smallest:
             best_first, best_last, best = np.int64(first), np.int64(last), merit
-        if tree:
+        if one_child:
             first = last + 1
     return best_first, best_last, best
+
+
+@jit
+def _largest_child(task, j, m, level):
+    """Rows of the largest child of a group's node."""
+    largest, first = 0, 0
+    for last in range(m):
+        if last + 1 == m or not _same_node(task.geometry, j, task.codes[last], task.codes[last + 1], level):
+            largest = max(largest, task.below[last + 1] - task.below[first])
+            first = last + 1
+    return largest
 
 
 @jit

@@ -75,17 +75,31 @@ def trim(codes, order, starts, ranked, geometry, smallest, budget, guard, suppre
     for g in ranked:
         start, stop = starts[g], starts[g + 1]
         while budget > 0:
-            gain, j, code, t = best_step(codes, order, start, stop, geometry, smallest)
-            if gain <= 0.0 or t > budget:
+            gain, j, code, _ = best_step(codes, order, start, stop, geometry, smallest)
+            if gain <= 0.0:
                 break
             kept = _move_back(codes, order, start, stop, j, code)
+            n_released = _released(guard, order, kept, stop)
+            if n_released > budget:
+                break
             if guard.rules.model.shape[0] > 0 and not guard_holds(guard, order, start, kept):
                 break
             for i in range(kept, stop):
                 suppressed[order[i]] = True
             stop = kept
-            budget -= t
+            budget -= n_released
     return budget
+
+
+@jit
+def _released(guard, order, start, stop):
+    """How many of these rows are released."""
+    if guard.members.shape[0] == 0:
+        return stop - start
+    count = 0
+    for i in range(start, stop):
+        count += guard.members[order[i]]
+    return count
 
 
 @jit

@@ -18,12 +18,12 @@ from shoal import frames
 from shoal._kernels.guard import Guard
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.guards import largest_k, make_guard, membership, released_rows
-from shoal.partition import count_groups
-from shoal.privacy import KAnonymity, PrivacyModel
+from shoal.partition import Bounds, bounds, count_groups
+from shoal.privacy import KAnonymity, PrivacyModel, check_constraints, show_level
 from shoal.recoding import RECODINGS, build_groups, recode, release_frame
-from shoal.schema import Attribute, Schema
+from shoal.schema import Attribute, Schema, require_schema
 from shoal.suppression import trim
-from shoal.table import Missing, Table, encode, encode_like
+from shoal.table import Missing, Table, encode, encode_like, restrict
 
 
 class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -53,6 +53,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     _names: list[str]
+    _reach: Bounds | None
 
     @abstractmethod
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
@@ -82,12 +83,17 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Put rows into the vocabulary of the fitted groups.
 
         The guarantee is about the rows that were fitted. Rows that were not are only written in the same words: how
-        many of them share a group is nobody's promise.
+        many of them share a group is nobody's promise. A row whose values a trimmed group no longer covers is
+        suppressed.
         """
         check_is_fitted(self, "labels_")
         frame = self._open(X, reset=False)
         codes = np.column_stack([encode_like(frame[column.name], column) for column in self._columns])
-        return self._close(release_frame(frame, self.schema_, self._groups, self._place(codes)), X)
+        labels = self._place(codes)
+        if self._reach is not None:
+            outside = (codes < self._reach.low[labels]) | (codes > self._reach.high[labels])
+            labels = np.where(outside.any(axis=1), -1, labels)
+        return self._close(release_frame(frame, self.schema_, self._groups, labels), X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the released columns: all but the identifiers."""
@@ -104,27 +110,27 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
         self._check_parameters()
         self.schema_ = self.schema if self.schema is not None else _every_column_quasi(frame)
-        constraints = (KAnonymity(self.k), *self.constraints)
-        member_of = membership(constraints)
-        table = encode(frame, self.schema_, missing=self.missing, extra=() if member_of is None else (member_of,))
+        constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
+        table, members = _encode(frame, self.schema_, constraints, self.missing)
         guard = make_guard(constraints, table)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
-        smallest = largest_k(constraints) if member_of is None else 1
-        _require_whole_table(constraints, table, smallest)
+        smallest = largest_k(constraints) if members is None else 1
+        _require_whole_table(constraints, table, members, smallest)
         labels = self._partition(table, guard, smallest, y)
         if self.suppression > 0:
             labels = trim(table, labels, guard, smallest, self.suppression, sets=self.recoding == "set")
-        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        self._groups = build_groups(frame, recode(table, labels, self.recoding, random))
+        # Only a draw needs random numbers; anything else must not advance a generator that others share.
+        random = _random_source(self.random_state) if self.recoding == "sample" else None
+        self._groups = build_groups(frame, recode(table, labels, self.recoding, members, random))
+        _require_released_groups(constraints, table, members, labels, self._groups)
+        self._reach = bounds(table, labels) if (labels < 0).any() else None
         self._columns = [replace(column, codes=column.codes[:0]) for column in table.quasi]
         self.labels_ = labels
         return table
 
     def _check_parameters(self) -> None:
-        if self.schema is not None and not isinstance(self.schema, Schema):
-            raise ShoalError(
-                f"schema must be a Schema, not {type(self.schema).__name__}: use Schema.from_toml or infer."
-            )
+        if self.schema is not None:
+            require_schema(self.schema)
         _check_whole("k", self.k, 1)
         if self.recoding not in RECODINGS:
             raise ShoalError(f"There is no recoding {self.recoding!r}: choose {', '.join(RECODINGS)}.")
@@ -132,13 +138,11 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ShoalError(
                 f"suppression is a share from 0 to 1, not {self.suppression!r}: 0.02 allows 2 % of the rows."
             )
-        for constraint in self.constraints:
-            if not isinstance(constraint, PrivacyModel):
-                raise ShoalError(f"constraints must be privacy models such as LDiversity(2), not {constraint!r}.")
+        check_constraints(self.constraints)
 
     def _open(self, X: Any, *, reset: bool) -> nw.DataFrame[Any]:
         """Take a dataframe or an array; remember its columns, or compare them with the fitted ones."""
-        if not hasattr(X, "columns") and not hasattr(X, "column_names"):
+        if not frames.is_frame(X):
             array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
             if reset:
                 self._names = [f"x{j}" for j in range(array.shape[1])]
@@ -155,7 +159,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _close(self, frame: nw.DataFrame[Any], X: Any) -> Any:
         """Give back what came in: the same kind of dataframe, or an array."""
-        if hasattr(X, "columns") or hasattr(X, "column_names"):
+        if frames.is_frame(X):
             return frame.to_native()
         return frame.to_numpy()
 
@@ -167,20 +171,56 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _require_whole_table(constraints: Sequence[PrivacyModel], table: Table, smallest: int) -> None:
+def _encode(
+    frame: nw.DataFrame[Any], schema: Schema, constraints: Sequence[PrivacyModel], missing: Missing
+) -> tuple[Table, np.ndarray | None]:
+    """The encoded table, and which rows are released if only some are."""
+    member_of = membership(constraints)
+    if member_of is None:
+        return encode(frame, schema, missing=missing), None
+    table = encode(frame, schema, missing=missing, extra=(member_of,))
+    members = released_rows(table, member_of) != 0
+    if not members.any():
+        raise GuaranteeError(f"The column {member_of!r} marks no row as released: there is nothing to release.")
+    restricted = {column.name: restrict(column, members) for column in table.sensitive}
+    return replace(table, columns={**table.columns, **restricted}), members
+
+
+def _require_whole_table(
+    constraints: Sequence[PrivacyModel], table: Table, members: np.ndarray | None, smallest: int
+) -> None:
     """Nothing coarser than the whole table can be released, so what fails there cannot be reached at all."""
     if table.n_rows < smallest:
         raise GuaranteeError(
             f"k={smallest} cannot be reached with n_samples={table.n_rows} rows: choose a smaller k or bring more rows."
         )
-    member_of = membership(constraints)
-    members = None if member_of is None else released_rows(table, member_of) != 0
     counts = count_groups(np.zeros(table.n_rows, np.int64), table.sensitive, members)
     for constraint in constraints:
         if not constraint.holds(counts):
             raise GuaranteeError(
                 f"{constraint.describe()} cannot be reached: the whole table as one group has only the level "
-                f"{constraint.measure(counts)}; ask for less."
+                f"{show_level(constraint.measure(counts))}; ask for less."
+            )
+
+
+def _require_released_groups(
+    constraints: Sequence[PrivacyModel],
+    table: Table,
+    members: np.ndarray | None,
+    labels: np.ndarray,
+    groups: nw.DataFrame[Any],
+) -> None:
+    """Groups that are released alike are one group to a reader, and must keep the constraints as such.
+
+    That they do follows for every model but delta-disclosure, where a value that is absent from one group is ignored.
+    """
+    merged = np.append(frames.group_rows(groups, groups.columns), -1)[labels]
+    counts = count_groups(merged, table.sensitive, members)
+    for constraint in constraints:
+        if not constraint.holds(counts):
+            raise GuaranteeError(
+                f"{constraint.describe()} does not hold once groups that are released alike are taken together (level "
+                f"{show_level(constraint.measure(counts))}): choose another recoding, or a higher k."
             )
 
 
@@ -192,6 +232,15 @@ def _every_column_quasi(frame: nw.DataFrame[Any]) -> Schema:
 def _check_whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise ShoalError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def _random_source(random_state: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(check_random_state(random_state).randint(2**31))
+    except ValueError:
+        raise ShoalError(
+            f"random_state is a seed from 0 to 4294967295, a RandomState or None, not {random_state!r}."
+        ) from None
 
 
 def _numbers_if_possible(array: np.ndarray) -> np.ndarray:

@@ -1,0 +1,208 @@
+"""Options that several commands share, as dataclasses, and how a command takes them.
+
+Nothing heavy is imported here before a command runs: ``shoal --help`` must stay instant.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import typer
+
+from shoal.errors import ShoalError
+
+if TYPE_CHECKING:
+    from shoal.privacy import PrivacyModel
+
+
+def number(text: str) -> float:
+    """A number of the command line."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
+
+
+def whole(text: str) -> int:
+    """A whole number of the command line."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def _model(*names: str, **details: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Privacy models", **details)
+
+
+def _reading(**details: Any) -> Any:
+    return typer.Option(rich_help_panel="Reading", **details)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Privacy models asked for beside k."""
+
+    ell: Annotated[float | None, _model("--l", parser=number, help="l-diversity: sensitive values in every group.")] = (
+        None
+    )
+    l_kind: Annotated[
+        Literal["distinct", "entropy", "recursive"] | None,
+        _model(metavar="KIND", help="Kind of l-diversity: distinct (default), entropy or recursive."),
+    ] = None
+    c: Annotated[float | None, _model("--c", parser=number, help="Factor c of recursive (c, l)-diversity.")] = None
+    t: Annotated[
+        float | None, _model("--t", parser=number, help="t-closeness: distance of a group from the whole table.")
+    ] = None
+    t_distance: Annotated[
+        Literal["auto", "equal", "ordered", "hierarchical"] | None,
+        _model(metavar="KIND", help="Distance of t-closeness: auto (default), equal, ordered or hierarchical."),
+    ] = None
+    delta: Annotated[
+        float | None, _model(parser=number, help="delta-disclosure: log ratio of shares in group and table.")
+    ] = None
+    beta: Annotated[float | None, _model(parser=number, help="beta-likeness: gain of a share in a group.")] = None
+    beta_kind: Annotated[
+        Literal["basic", "enhanced"] | None,
+        _model(metavar="KIND", help="Kind of beta-likeness: basic (default) or enhanced."),
+    ] = None
+    alpha: Annotated[
+        float | None, _model(parser=number, help="(alpha, k)-anonymity: largest share of a value in a group.")
+    ] = None
+    kmap: Annotated[
+        int | None, _model(parser=whole, help="k-map: rows of the population that a released row may be.")
+    ] = None
+    presence_low: Annotated[float | None, _model(parser=number, help="delta-presence: least share of a group.")] = None
+    presence_high: Annotated[float | None, _model(parser=number, help="delta-presence: largest share of a group.")] = (
+        None
+    )
+    members: Annotated[
+        str | None, _model(metavar="COLUMN", help="For k-map and delta-presence: true where a row is released.")
+    ] = None
+    sensitive: Annotated[
+        str | None, _model(metavar="NAME", help="Hold the models to this sensitive attribute alone, not to each.")
+    ] = None
+
+    def constraints(self, k: int | None) -> list[PrivacyModel]:
+        """The models asked for, without k-anonymity."""
+        self._require_company()
+        protecting = self._protecting(k)
+        if self.sensitive is not None and not protecting:
+            raise ShoalError(f"--sensitive {self.sensitive} needs a model to hold it to: add --l, --t or another.")
+        return protecting + self._about_population()
+
+    def _protecting(self, k: int | None) -> list[PrivacyModel]:
+        from shoal.privacy import AlphaKAnonymity, BetaLikeness, DeltaDisclosure, LDiversity, TCloseness
+
+        asked: list[PrivacyModel] = []
+        if self.ell is not None:
+            least = int(self.ell) if float(self.ell).is_integer() else self.ell
+            asked.append(LDiversity(least, self.l_kind or "distinct", self.c, self.sensitive))
+        if self.t is not None:
+            asked.append(TCloseness(self.t, self.t_distance or "auto", self.sensitive))
+        if self.delta is not None:
+            asked.append(DeltaDisclosure(self.delta, self.sensitive))
+        if self.beta is not None:
+            asked.append(BetaLikeness(self.beta, self.beta_kind or "basic", self.sensitive))
+        if self.alpha is not None:
+            asked.append(AlphaKAnonymity(self.alpha, 1 if k is None else k, self.sensitive))
+        return asked
+
+    def _about_population(self) -> list[PrivacyModel]:
+        from shoal.privacy import DeltaPresence, KMap
+
+        asked: list[PrivacyModel] = []
+        if self.members is None:
+            return asked
+        if self.kmap is not None:
+            asked.append(KMap(self.kmap, self.members))
+        if self.presence_low is not None or self.presence_high is not None:
+            low, high = self.presence_low, self.presence_high
+            asked.append(DeltaPresence(0.0 if low is None else low, 1.0 if high is None else high, self.members))
+        return asked
+
+    def _require_company(self) -> None:
+        """Refuse options that say nothing without another one."""
+        members = "--members, the column that says which rows are released"
+        alone = {
+            "--l-kind": (self.l_kind, self.ell, "--l"),
+            "--c": (self.c, self.ell, "--l"),
+            "--t-distance": (self.t_distance, self.t, "--t"),
+            "--beta-kind": (self.beta_kind, self.beta, "--beta"),
+            "--kmap": (self.kmap, self.members, members),
+            "--presence-low": (self.presence_low, self.members, members),
+            "--presence-high": (self.presence_high, self.members, members),
+        }
+        for option, (value, other, needed) in alone.items():
+            if value is not None and other is None:
+                raise ShoalError(f"{option} {value} needs {needed}: add it, or leave {option} out.")
+        if self.members is not None and self.kmap is self.presence_low is self.presence_high is None:
+            raise ShoalError(f"--members {self.members} needs --kmap or --presence-low and --presence-high: add one.")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table is read."""
+
+    missing_mark: Annotated[
+        list[str] | None, _reading(metavar="TEXT", help="Text that means a missing value, such as '?'; repeatable.")
+    ] = None
+    separator: Annotated[
+        str | None, _reading(metavar="CHAR", help="Field separator of a CSV file, such as ';' or tab.")
+    ] = None
+
+    @property
+    def marks(self) -> list[str]:
+        """Texts that stand for a missing value."""
+        return self.missing_mark or []
+
+    @property
+    def character(self) -> str | None:
+        """The separator itself, which may be spelled out."""
+        return "\t" if self.separator in ("tab", "\\t") else self.separator
+
+
+def spread(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command take dataclasses of options: each of their fields is an option of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        group = groups.get(parameter.name)
+        given = parameter.replace(annotation=hints[parameter.name], kind=parameter.KEYWORD_ONLY)
+        parameters += [given] if group is None else _parameters(group)
+
+    @wraps(command)
+    def spread_command(**values: Any) -> Any:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        return command(**values)
+
+    spread_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    spread_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return spread_command
+
+
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(group)]
+
+
+def parse_options(texts: list[str]) -> dict[str, Any]:
+    """``["mode=relaxed", "n_jobs=2"]`` as a dictionary; values are read as TOML where they can be, else as text."""
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            raise ShoalError(f"--option {text} must have the form name=value: write for example mode=relaxed.")
+        try:
+            options[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            options[name.strip()] = value
+    return options

@@ -1,0 +1,409 @@
+"""The command line: each command parses, calls the library, and prints or writes what came back.
+
+Exit codes: 0 done, 1 a level asked for is not reached, 2 bad usage or input, 130 interrupted. Results go to stdout,
+progress and errors to stderr. Whatever is slow to import is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from shoal import __version__, _render
+from shoal._options import Levels, Reading, number, parse_options, spread, whole
+from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
+
+if TYPE_CHECKING:
+    import polars
+
+    from shoal.release import Release
+    from shoal.schema import Schema
+
+app = typer.Typer(
+    help="Release a table k-anonymous, and be able to prove it.",
+    epilog="Start with [bold]shoal demo[/bold], or with your own file: [bold]shoal inspect people.csv[/bold]",
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Source = Annotated[Path, typer.Argument(metavar="IN", help="CSV or Parquet file.", show_default=False)]
+Table = Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet file.", show_default=False)]
+SchemaFile = Annotated[
+    Path, typer.Option("--schema", metavar="FILE", help="What each column is; 'shoal inspect' writes one.")
+]
+Json = Annotated[bool, typer.Option("--json", help='Print JSON; infinity is the text "inf", NaN null.')]
+
+
+def main() -> None:
+    """Entry point of ``shoal``."""
+    if hasattr(signal, "SIGPIPE"):
+        # `shoal … | head` ends us silently, as it does other tools; results are printed after all files are written.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.exit(run())
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; bad input is told in one sentence on stderr."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", GuaranteeWarning)
+            warnings.showwarning = _show_warning
+            code = app(args, prog_name="shoal", standalone_mode=False)
+        if code == 130:
+            _say("interrupted, and nothing was left half written.")
+        return int(code or 0)
+    except GuaranteeError as error:
+        return _say(str(error), 1)
+    except ShoalError as error:
+        return _say(str(error), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("interrupted, and nothing was left half written.", 130)
+    except MemoryError:
+        return _say("There is not enough memory for this table: take fewer columns, or a larger machine.", 2)
+    except OSError as error:
+        return _say(f"{error.filename or 'A file'} cannot be used ({error.strerror}): check it, and the space left.", 2)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        return _say(_usage_error(error), 2)
+
+
+def _say(sentence: str, code: int = 0) -> int:
+    print("shoal:", " ".join(sentence.split()), file=sys.stderr)
+    return code
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    _say(f"warning: {message}")
+
+
+def _usage_error(error: Any) -> str:
+    """What typer complains of, in one sentence that says where to read more."""
+    command = error.ctx.command_path if getattr(error, "ctx", None) is not None else "shoal"
+    message = error.format_message().replace("Value error, ", "").replace(". Did you mean ", ", perhaps ")
+    return f"{message.rstrip('.? ')}; see '{command} --help'."
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"shoal {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+@spread
+def inspect(
+    source: Source,
+    reading: Reading,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Schema file to write; IN with the ending .toml by default.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the schema file if it is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Propose what each column is to privacy, and write a schema to edit.
+
+    Shows why, what tells rows apart most, and the risk of the raw table. The
+    proposal is a start, not a verdict: read it, and mend the schema file
+    before you use it.
+
+    For example:
+      shoal inspect people.csv
+      shoal inspect people.csv --missing-mark '?' --out schema.toml
+    """
+    from shoal.files import mark_missing, read_table, require_place
+    from shoal.profiling import separations
+    from shoal.release import check as check_table
+    from shoal.schema import Schema
+
+    out = source.with_suffix(".toml") if out is None else out
+    require_place(out)
+    with _render.progress(3) as step:
+        step(f"Reading {source.name}")
+        frame = read_table(source, separator=reading.character, missing_marks=reading.marks)
+        frame = mark_missing(frame, reading.marks, frame.columns)
+        step(f"Looking at {frame.width} columns")
+        schema = Schema.infer(frame)
+        quasi = [attribute.name for attribute in schema.quasi]
+        found = separations(frame, quasi) if quasi else []
+        step("Measuring the risk")
+        risk = check_table(frame, schema).risk if quasi else None
+    written = None if out.exists() and not force else out
+    if written is not None:
+        schema.to_toml(written)
+    marks = "".join(f" --missing-mark '{mark}'" for mark in reading.marks)
+    _render.inspection(source, frame.height, schema, found, risk, written, marks, json=json)
+    if written is None:
+        raise ShoalError(f"{str(out)!r} is there already and was left as it is: pass --force, or another --out.")
+
+
+@app.command()
+@spread
+def anonymize(
+    source: Source,
+    schema: SchemaFile,
+    k: Annotated[int, typer.Option("--k", parser=whole, help="Rows that must be released alike, at least.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Released file, .csv or .parquet; never IN itself.")],
+    levels: Levels,
+    reading: Reading,
+    method: Annotated[str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")] = "mondrian",
+    recoding: Annotated[
+        str, typer.Option(metavar="NAME", help="Release groups as interval, set, representative, mean or sample.")
+    ] = "interval",
+    suppress: Annotated[
+        float, typer.Option(metavar="SHARE", parser=number, help="Share of the rows that may be suppressed.")
+    ] = 0.0,
+    missing: Annotated[
+        Literal["value", "error"], typer.Option(help="Missing values are a value of their own, or an error.")
+    ] = "value",
+    seed: Annotated[int | None, typer.Option(parser=whole, help="Seed, for recodings and methods that draw.")] = None,
+    threads: Annotated[int | None, typer.Option(parser=whole, help="Threads; they do not change the result.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Further parameter of the method; may be repeated.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="HTML report of the evidence to write.")] = None,
+    json: Json = False,
+) -> None:
+    """Release a table k-anonymous, and with every other model asked for.
+
+    The released values are checked before anything is written: if a level is
+    not reached, nothing is. From CSV to CSV, columns that are not
+    quasi-identifiers keep every character.
+
+    For example:
+      shoal anonymize in.csv --schema in.toml --k 10 --out out.csv
+      shoal anonymize in.csv --schema in.toml --k 5 --l 3 --suppress 0.02
+          --out out.parquet --report report.html
+      shoal anonymize in.csv --schema in.toml --k 5 --recoding set
+          --option mode=relaxed --out out.csv
+    """
+    from shoal import files
+    from shoal.release import anonymize as anonymize_table
+    from shoal.schema import Schema
+
+    _refuse_overwriting([source, schema], [out, *([report] if report else [])])
+    asked = levels.constraints(k)
+    options = parse_options(option or []) | ({} if threads is None else {"n_jobs": threads})
+    described = Schema.from_toml(schema)
+    with _render.progress(3) as step:
+        step(f"Reading {source.name}")
+        typed = files.kind_to_write(out) == "parquet"
+        separator = files.read_header(source, reading.character).separator
+        raw = files.read_table(source, separator=separator, missing_marks=reading.marks if typed else (), typed=typed)
+        frame = files.mark_missing(raw, reading.marks, [a.name for a in (*described.quasi, *described.sensitive)])
+        step(f"Releasing {raw.height:,} rows by {method}")
+        release = anonymize_table(
+            frame, described, k, method=method, constraints=asked, recoding=recoding, suppression=suppress,
+            missing=missing, random_state=seed, **options,
+        )  # fmt: skip
+        step(f"Writing {out.name}")
+        before = _raw_risk(frame, described, asked)
+        _restore_marks(release, raw, reading.marks)
+        _write(release, out, separator if source.suffix == out.suffix else None)
+        if report is not None:
+            _write_report(release, report, before, out, f"Release of {source.name}")
+    _render.release(release, before, out, report, json=json)
+
+
+def _refuse_overwriting(sources: list[Path], outputs: list[Path]) -> None:
+    from shoal.files import require_place
+
+    for i, output in enumerate(outputs):
+        require_place(output)
+        for other in (*sources, *outputs[:i]):
+            if output.resolve() == other.resolve() or (output.exists() and other.exists() and output.samefile(other)):
+                raise ShoalError(f"Writing {str(output)!r} would overwrite {str(other)!r}: choose another file.")
+
+
+def _raw_risk(frame: polars.DataFrame, schema: Schema, asked: Sequence[Any]) -> Any:
+    from shoal.privacy import DeltaPresence, KMap
+    from shoal.release import check as check_table
+
+    return check_table(frame, schema, [model for model in asked if isinstance(model, (DeltaPresence, KMap))]).risk
+
+
+def _restore_marks(release: Release, raw: polars.DataFrame, marks: list[str]) -> None:
+    """Give the columns that are released as they are the marks back that stood for missing values."""
+    if marks:
+        quasi = {attribute.name for attribute in release.schema.quasi}
+        untouched = [name for name in release.frame.columns if name not in quasi]
+        release.frame = release.frame.with_columns(raw[release.rows].select(untouched))
+
+
+def _write(release: Release, out: Path, separator: str | None) -> None:
+    from shoal.files import kind_to_write
+
+    if kind_to_write(out) == "parquet":
+        release.to_parquet(out)
+    else:
+        release.to_csv(out, separator=separator)
+
+
+def _write_report(release: Release, path: Path, before: Any, released: Path, title: str) -> None:
+    from shoal.report import report as write_report
+
+    write_report(release, path, raw_risk=before, released_file=released, title=title)
+
+
+@app.command()
+@spread
+def check(
+    source: Table,
+    schema: SchemaFile,
+    levels: Levels,
+    reading: Reading,
+    k: Annotated[int | None, typer.Option("--k", parser=whole, help="Rows that must be alike, at least.")] = None,
+    threshold: Annotated[float, typer.Option(parser=number, help="Risk above which a row counts as at risk.")] = 0.2,
+    json: Json = False,
+) -> None:
+    """Measure every privacy model on a table, and check the levels asked for.
+
+    The table may be released or raw. The exit code is 1 if a level asked for
+    is not reached. Only the columns that matter are read.
+
+    For example:
+      shoal check released.csv --schema people.toml
+      shoal check released.csv --schema people.toml --k 10 --l 3 --json
+    """
+    from shoal import files
+    from shoal.privacy import KAnonymity
+    from shoal.release import check as check_table
+    from shoal.release import require_checkable
+    from shoal.schema import Schema
+
+    described = Schema.from_toml(schema)
+    asked = ([] if k is None else [KAnonymity(k)]) + levels.constraints(k)
+    with _render.progress(2) as step:
+        step(f"Reading {source.name}")
+        header = files.read_header(source, reading.character)
+        require_checkable(header.names, described)
+        wanted = {a.name for a in (*described.quasi, *described.sensitive, *described.identifiers)} | {levels.members}
+        columns = [name for name in header.names if name in wanted]
+        frame = files.read_table(source, columns=columns, separator=header.separator, typed=False)
+        frame = files.mark_missing(frame, reading.marks, columns)
+        step(f"Checking {frame.height:,} rows")
+        checked = check_table(frame, described, asked, threshold=threshold)
+    _render.checked(source, checked, json=json)
+    if not checked.holds:
+        raise typer.Exit(1)
+
+
+@app.command()
+def methods(json: Json = False) -> None:
+    """List the methods that partition a table into groups.
+
+    The name is what 'shoal anonymize' takes as --method.
+
+    For example:
+      shoal methods
+    """
+    from shoal.anonymizers import find_method, method_names
+
+    lines = {name: (find_method(name).__doc__ or "").strip().split("\n")[0] for name in method_names()}
+    _render.methods(lines, json=json)
+
+
+@app.command()
+def datasets(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of the list, to write.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write; its schema goes beside it.")] = None,
+    rows: Annotated[int | None, typer.Option(parser=whole, help="Number of people in the synthetic census.")] = None,
+    seed: Annotated[int, typer.Option(parser=whole, help="Seed of the synthetic census.")] = 0,
+    json: Json = False,
+) -> None:
+    """List the data sets, or write one with its schema.
+
+    The census is synthetic and made on the spot. The others are public, and
+    looked for in the folder SHOAL_DATA, then in a cache, then fetched.
+
+    For example:
+      shoal datasets
+      shoal datasets census --rows 100000 --out census.parquet
+    """
+    from shoal import datasets as library
+    from shoal.files import write_table
+    from shoal.frames import open_frame
+
+    known = {info.name: info for info in library.list_datasets()}
+    if name is None:
+        _render.datasets(list(known.values()), json=json)
+        return
+    if name not in known:
+        raise ShoalError(f"There is no data set {name!r}: choose {', '.join(known)}.")
+    if name != "census" and rows is not None:
+        raise ShoalError(f"--rows {rows} is for the synthetic census: the data set {name!r} has its own rows.")
+    out = Path(f"{name}.csv") if out is None else out
+    schema_file = out.with_suffix(".toml")
+    _refuse_overwriting([], [out, schema_file])
+    with _render.progress(2) as step:
+        step(f"Getting {name}")
+        arguments = (30_000 if rows is None else rows, seed) if name == "census" else ()
+        frame, schema = getattr(library, known[name].function)(*arguments)
+        step(f"Writing {out.name}")
+        write_table(open_frame(frame), out)
+        schema.to_toml(schema_file)
+    _render.written({"file": out, "schema": schema_file}, json=json)
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(parser=whole, help="Number of people.")] = 30_000,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path("demo"),
+) -> None:
+    """Release a synthetic census: the whole job in one go.
+
+    Makes people who are nobody, releases them 10-anonymous and 3-diverse in
+    their health condition, and writes the raw file, its schema, the released
+    file and the report.
+
+    For example:
+      shoal demo --rows 100000 --out demo
+    """
+    from shoal.datasets import make_census
+    from shoal.files import write_table
+    from shoal.frames import open_frame
+    from shoal.privacy import LDiversity
+    from shoal.release import anonymize as anonymize_table
+    from shoal.release import check as check_table
+
+    out.mkdir(parents=True, exist_ok=True)
+    raw, schema, released, report = (
+        out / name for name in ("census.csv", "census.toml", "released.csv", "report.html")
+    )
+    with _render.progress(3) as step:
+        step(f"Making a census of {rows:,} people")
+        census = make_census(rows)
+        write_table(open_frame(census.frame), raw)
+        census.schema.to_toml(schema)
+        step("Releasing it (kernels are compiled the first time)")
+        release = anonymize_table(census.frame, census.schema, 10, constraints=[LDiversity(3)])
+        step("Writing the release and its report")
+        before = check_table(census.frame, census.schema)
+        _write(release, released, None)
+        _write_report(release, report, before.risk, released, "Release of a synthetic census")
+    _render.demo(census, release, before, {"raw": raw, "schema": schema, "released": released, "report": report})
+
+
+if __name__ == "__main__":
+    main()

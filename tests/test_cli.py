@@ -1,0 +1,489 @@
+"""The command line, each command as a person or a script would use it."""
+
+import csv
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import shoal
+from shoal import _render, cli, files
+from shoal.errors import GuaranteeWarning
+
+COMMANDS = ["inspect", "anonymize", "check", "methods", "datasets", "demo"]
+# Values that a careless reader would change: leading zeros, trailing zeros, blanks, quotes, separators, line ends.
+PEOPLE = [
+    ["id", "age", "zip", "disease", "note", "in study"],
+    ["a1", "31", "8010", "flu", "007", "yes"],
+    ["a2", "34", "8010", "?", "1.10", "no"],
+    ["a3", "35", "8020", "cold", " x ", "yes"],
+    ["a4", "39", "8020", "", "", "yes"],
+    ["a5", "42", "9020", "flu", "a, b", "yes"],
+    ["a6", "45", "9020", "?", '"q"', "no"],
+    ["a7", "51.0", "9030", "cold", "two\nlines", "yes"],
+    ["a8", "58", "9030", "angina", "1e3", "yes"],
+    ["a9", "58", "9030", "flu", "?", "no"],
+    ["b0", "?", "8010", "flu", "ä;|", "yes"],
+]
+SCHEMA = """
+[attributes.id]
+role = "identifier"
+[attributes.age]
+role = "quasi"
+kind = "numeric"
+[attributes.zip]
+role = "quasi"
+kind = "nominal"
+hierarchy = { prefix = true }
+[attributes.disease]
+role = "sensitive"
+kind = "nominal"
+[attributes.note]
+[attributes."in study"]
+"""
+BASE = "anonymize people.csv --schema people.toml --missing-mark ? --out out.csv"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    write_csv("people.csv", PEOPLE)
+    Path("people.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+@pytest.fixture
+def call(folder, capsys):
+    """Run a command line; gives its exit code, stdout and stderr."""
+
+    def called(line):
+        code = cli.run(shlex.split(line))
+        return code, *capsys.readouterr()
+
+    return called
+
+
+def write_csv(path, rows, delimiter=","):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
+
+
+def read_csv(path, delimiter=","):
+    with open(path, newline="", encoding="utf-8") as file:
+        names, *rows = csv.reader(file, delimiter=delimiter)
+    return {name: [row[j] for row in rows] for j, name in enumerate(names)}
+
+
+def parse(text):
+    """JSON as the standard has it: no NaN, no Infinity."""
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+# Help and start-up
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command, call):
+    code, out, err = call(f"{command} --help")
+    assert (code, err) == (0, "")
+    assert "For example:" in out
+    assert f"shoal {command}" in out
+
+
+def test_without_a_command_the_help_is_shown(call):
+    code, out, _ = call("")
+    assert code == 0
+    assert all(command in out for command in COMMANDS)
+
+
+def test_version(call):
+    assert call("--version") == (0, f"shoal {shoal.__version__}\n", "")
+
+
+def test_nothing_heavy_is_imported_before_a_command_runs():
+    heavy = {"numpy", "numba", "sklearn", "polars", "narwhals", "jinja2", "rich", "scipy"}
+    code = f"import sys, shoal.cli; print(sorted({heavy!r} & set(sys.modules)))"
+    assert run_python("-c", code).stdout.strip() == "[]"
+
+
+def run_python(*args, **options):
+    source = Path(shoal.__file__).parent.parent
+    environment = os.environ | {"PYTHONPATH": str(source), "PYTHONUTF8": "1"}
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, env=environment, **options)
+
+
+# inspect
+
+
+def test_inspect_proposes_and_writes_a_schema(call):
+    code, out, err = call("inspect people.csv --out proposal.toml --missing-mark ?")
+    assert (code, err) == (0, "")
+    assert "Proposed roles" in out
+    assert "What tells rows apart most" in out
+    assert "unique rows" in out
+    assert "--missing-mark '?'" in out
+    written = shoal.Schema.from_toml("proposal.toml")
+    assert written.names == PEOPLE[0]
+    assert written["age"].kind == "numeric"
+    assert "# proposed" in Path("proposal.toml").read_text()
+
+
+def test_inspect_writes_beside_the_table_and_never_over_a_schema(call):
+    code, out, err = call("inspect people.csv")
+    assert code == 2
+    assert "Proposed roles" in out
+    assert "'people.toml' is there already" in err
+    assert Path("people.toml").read_text() == SCHEMA
+    assert call("inspect people.csv --force")[0] == 0
+    assert Path("people.toml").read_text() != SCHEMA
+
+
+def test_inspect_json(call):
+    code, out, _ = call("inspect people.csv --out proposal.toml --missing-mark ? --json")
+    found = parse(out)
+    assert code == 0
+    assert [attribute["name"] for attribute in found["attributes"]] == PEOPLE[0]
+    assert found["rows"] == 10
+    assert found["schema"] == "proposal.toml"
+    assert {"prosecutor", "journalist", "marketer", "unique"} <= set(found["risk"])
+    assert all(0 <= combination["separation"] <= 1 for combination in found["combinations"])
+
+
+def test_inspect_a_table_without_quasi_identifiers(call):
+    write_csv("same.csv", [["a"], *[["1"]] * 30])
+    code, out, _ = call("inspect same.csv")
+    assert code == 0
+    assert "No column looks like a quasi-identifier" in out
+
+
+# anonymize
+
+
+def test_csv_to_csv_keeps_every_character_of_untouched_columns(call):
+    code, out, err = call(f"{BASE} --k 3 --l 2")
+    assert (code, err) == (0, "")
+    assert "5-anonymous with respect to age, zip" in out
+    released, raw = read_csv("out.csv"), read_csv("people.csv")
+    assert list(released) == ["age", "zip", "disease", "note", "in study"]
+    for name in ("disease", "note", "in study"):
+        assert released[name] == raw[name]
+    assert call("check out.csv --schema people.toml --missing-mark ? --k 3 --l 2")[0] == 0
+
+
+def test_numbers_that_are_not_generalised_stay_as_written(call):
+    write_csv("people.csv", [["age", "zip"], *[["040.50", "8010"]] * 3, *[["1.0", "9020"]] * 3])
+    Path("people.toml").write_text('[attributes.age]\nrole = "quasi"\nkind = "numeric"\n[attributes.zip]\n')
+    assert call("anonymize people.csv --schema people.toml --k 3 --out out.csv")[0] == 0
+    assert read_csv("out.csv") == read_csv("people.csv")
+
+
+def test_dates_in_csv_are_numeric(call):
+    dates = ["2020-01-02", "2020-03-04", "2021-01-01", "2021-05-06"]
+    write_csv("people.csv", [["born"], *[[date] for date in dates]])
+    Path("people.toml").write_text('[attributes.born]\nrole = "quasi"\nkind = "numeric"\n')
+    assert call("anonymize people.csv --schema people.toml --k 2 --out out.csv")[0] == 0
+    assert set(read_csv("out.csv")["born"]) == {"[2020-01-02, 2020-03-04]", "[2021-01-01, 2021-05-06]"}
+
+
+@pytest.mark.parametrize(
+    ("source", "out", "delimiter"), [("p.csv", "o.csv", ";"), ("p.tsv", "o.tsv", "\t"), ("p.tsv", "o.csv", ",")]
+)
+def test_the_separator_is_kept_where_the_ending_is(call, source, out, delimiter):
+    write_csv(source, PEOPLE, "\t" if source.endswith("tsv") else ";")
+    code, _, _ = call(f"anonymize {source} --schema people.toml --k 3 --missing-mark ? --out {out}")
+    assert code == 0
+    assert read_csv(out, delimiter)["note"] == read_csv("people.csv")["note"]
+
+
+def test_blank_lines_are_no_people(call):
+    Path("people.csv").write_text(Path("people.csv").read_text().replace("\na3", "\n\na3") + "\n\n")
+    assert call(f"{BASE} --k 3")[0] == 0
+    assert len(read_csv("out.csv")["age"]) == 10
+
+
+def test_csv_to_parquet_has_types(call):
+    assert call("anonymize people.csv --schema people.toml --k 3 --missing-mark ? --out out.parquet")[0] == 0
+    released = pl.read_parquet("out.parquet")
+    assert released["zip"].dtype == pl.String
+    assert released["disease"].null_count() == 3
+    assert released["note"][0] == "007"
+    assert call("check out.parquet --schema people.toml --k 3")[0] == 0
+
+
+def test_parquet_to_csv(call):
+    pl.DataFrame({"age": [1, 2, 3, 4], "note": ["007", None, "x", "y"]}).write_parquet("people.parquet")
+    Path("people.toml").write_text('[attributes.age]\nrole = "quasi"\nkind = "numeric"\n[attributes.note]\n')
+    assert call("anonymize people.parquet --schema people.toml --k 2 --out out.csv")[0] == 0
+    assert read_csv("out.csv") == {"age": ["[1, 2]", "[1, 2]", "[3, 4]", "[3, 4]"], "note": ["007", "", "x", "y"]}
+
+
+def test_nested_columns_cannot_be_written_as_csv(call):
+    pl.DataFrame({"age": [1, 2], "note": [[1], [2]]}).write_parquet("people.parquet")
+    Path("people.toml").write_text('[attributes.age]\nrole = "quasi"\nkind = "numeric"\n[attributes.note]\n')
+    code, _, err = call("anonymize people.parquet --schema people.toml --k 2 --out out.csv")
+    assert code == 2
+    assert err.startswith("shoal: 'out.csv' cannot be written")
+    assert not Path("out.csv").exists()
+
+
+def test_the_same_as_the_library(call):
+    assert call(f"{BASE} --k 4 --recoding set --option mode=relaxed --threads 1")[0] == 0
+    frame = files.mark_missing(files.read_table("people.csv", typed=False), ["?"], ["age", "zip", "disease"])
+    schema = shoal.Schema.from_toml("people.toml")
+    release = shoal.anonymize(frame, schema, k=4, recoding="set", mode="relaxed", n_jobs=1)
+    for name in ("age", "zip"):
+        assert read_csv("out.csv")[name] == [value or "" for value in release.frame[name]]
+
+
+def test_a_seed_repeats_what_is_drawn(call):
+    outputs = []
+    for seed in (1, 1, 2, 3, 4):
+        assert call(f"{BASE} --k 5 --recoding sample --seed {seed}")[0] == 0
+        outputs.append(Path("out.csv").read_text())
+    assert outputs[0] == outputs[1]
+    assert len(set(outputs)) > 1
+
+
+def test_anonymize_json_and_report(call):
+    code, out, err = call(f"{BASE} --k 3 --beta 9 --delta 9 --alpha 0.9 --report report.html --json")
+    assert (code, err) == (0, "")
+    found = parse(out)
+    assert found["promise"] == "5-anonymous with respect to age, zip"
+    assert [model["key"] for model in found["models"] if model["holds"]] == ["k", "delta", "beta", "alpha"]
+    assert found["risk"]["before"]["prosecutor"] == 1
+    assert found["out"] == "out.csv"
+    assert found["file"]["sha256"] in Path("report.html").read_text(encoding="utf-8")
+    assert found["parameters"]["k"] == 3
+
+
+def test_an_unbounded_level_is_valid_json(call):
+    found = parse(call("check people.csv --schema people.toml --missing-mark ? --json")[1])
+    assert "inf" in [measured["level"] for measured in found["measured"]]
+
+
+def test_constraints_of_one_sensitive_attribute(call):
+    Path("people.toml").write_text(SCHEMA.replace("[attributes.note]", '[attributes.note]\nrole = "sensitive"'))
+    assert call(f"{BASE} --k 2 --l 3 --sensitive note")[0] == 0
+    code, out, _ = call("check out.csv --schema people.toml --missing-mark ? --l 3 --sensitive note --json")
+    asked = [measured for measured in parse(out)["measured"] if measured["asked"] is not None]
+    assert code == 0
+    assert [measured["attribute"] for measured in asked] == ["note"]
+
+
+def test_a_part_of_the_population_is_released(call):
+    code, _, _ = call(f"{BASE} --k 1 --kmap 3 --presence-high 0.9 --members 'in study'")
+    assert code == 0
+    released, raw = read_csv("out.csv"), read_csv("people.csv")
+    members = [i for i, member in enumerate(raw["in study"]) if member == "yes"]
+    assert "in study" not in released
+    assert released["disease"] == [raw["disease"][i] for i in members]
+    assert released["note"] == [raw["note"][i] for i in members]
+
+
+def test_suppressed_rows(call):
+    assert call("datasets census --rows 3000 --out c.csv")[0] == 0
+    code, out, _ = call("anonymize c.csv --schema c.toml --k 5 --suppress 0.05 --out out.csv --json")
+    assert code == 0
+    quasi = [attribute.name for attribute in shoal.Schema.from_toml("c.toml").quasi]
+    rows = zip(*(read_csv("out.csv")[name] for name in quasi), strict=True)
+    assert 0 < parse(out)["suppressed"] == sum(set(row) == {"*"} for row in rows) <= 150
+
+
+def test_an_old_output_is_replaced_only_by_a_good_one(call):
+    Path("out.csv").write_text("old")
+    assert call(f"{BASE} --k 99")[0] == 1
+    assert Path("out.csv").read_text() == "old"
+    assert call(f"{BASE} --k 3")[0] == 0
+    assert Path("out.csv").read_text() != "old"
+
+
+# check
+
+
+def test_check_shows_what_holds(call):
+    assert call(f"{BASE} --k 3")[0] == 0
+    code, out, err = call("check out.csv --schema people.toml --missing-mark ? --k 3 --t 1")
+    assert (code, err) == (0, "")
+    assert "3-anonymity" in out
+    assert "✓" in out
+    assert "Every level asked for is reached." in out
+
+
+def test_check_exits_1_below_what_is_asked(call):
+    assert call(f"{BASE} --k 3")[0] == 0
+    code, out, err = call("check out.csv --schema people.toml --missing-mark ? --k 11")
+    assert (code, err) == (1, "")
+    assert "✗" in out
+    assert "Not reached: 11-anonymity." in out
+
+
+def test_check_json(call):
+    code, out, _ = call("check people.csv --schema people.toml --missing-mark ? --k 2 --json")
+    found = parse(out)
+    assert code == 1
+    assert found["holds"] is False
+    assert found["rows"] == 10
+    failed = [measured["key"] for measured in found["measured"] if measured["holds"] is False]
+    assert failed == ["k", "identifier"]  # the raw table still names its people
+
+
+def test_check_without_a_level_asked_for_is_a_look(call):
+    assert call("check people.csv --schema people.toml --missing-mark ?")[0] == 0
+
+
+def test_check_reads_only_the_columns_it_needs(call, monkeypatch):
+    read = []
+
+    def spy(path, **options):
+        read.append(options["columns"])
+        return original(path, **options)
+
+    original = files.read_table
+    monkeypatch.setattr(files, "read_table", spy)
+    assert call("check people.csv --schema people.toml --missing-mark ?")[0] == 0
+    assert read == [["id", "age", "zip", "disease"]]
+
+
+def test_check_where_only_ascii_can_be_shown(folder):
+    source = Path(shoal.__file__).parent.parent
+    environment = os.environ | {"PYTHONPATH": str(source), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    line = "check people.csv --schema people.toml --missing-mark ? --k 1"
+    command = [sys.executable, "-m", "shoal.cli", *shlex.split(line)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stderr == ""
+    assert ">= 1" in done.stdout
+
+
+# methods, datasets, demo
+
+
+def test_methods(call):
+    code, out, _ = call("methods")
+    assert code == 0
+    assert "mondrian" in out
+    listed = parse(call("methods --json")[1])["methods"]
+    assert all(method["name"] and method["about"].endswith(".") for method in listed)
+
+
+def test_datasets(call):
+    code, out, _ = call("datasets")
+    assert code == 0
+    assert "census" in out
+    assert parse(call("datasets --json")[1])["datasets"][0]["name"] == "census"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_data_set_is_written_with_its_schema(call, ending):
+    code, out, _ = call(f"datasets census --rows 300 --seed 3 --out c.{ending} --json")
+    assert code == 0
+    assert parse(out) == {"file": f"c.{ending}", "schema": "c.toml"}
+    assert call(f"anonymize c.{ending} --schema c.toml --k 5 --out out.{ending}")[0] == 0
+
+
+def test_demo(call):
+    code, out, err = call("demo --rows 2000 --out made/here")
+    assert (code, err) == (0, "")
+    assert {path.name for path in Path("made/here").iterdir()} >= {
+        "census.csv",
+        "census.toml",
+        "released.csv",
+        "report.html",
+    }
+    assert "The whole table, before and after" in out
+    assert "made/here/report.html" in out
+    assert call("check made/here/released.csv --schema made/here/census.toml --k 10 --l 3")[0] == 0
+
+
+# Streams, signals, accidents
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with _render.progress(2) as step:
+        step("Reading people.csv")
+    assert "Reading people.csv" in capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    with _render.progress(2) as step:
+        step("Reading people.csv")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_interrupted_run_leaves_the_old_file(call, monkeypatch):
+    Path("out.csv").write_text("old")
+
+    def interrupted(frame, path, **options):
+        Path(path).write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pl.LazyFrame, "sink_csv", interrupted)
+    code, out, err = call(f"{BASE} --k 3")
+    assert (code, out) == (130, "")
+    assert err == "shoal: interrupted, and nothing was left half written.\n"
+    assert Path("out.csv").read_text() == "old"
+    assert not list(Path().glob(".*"))
+
+
+def test_a_full_disk_is_told_in_one_sentence(call, monkeypatch):
+    def full(frame, path, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.LazyFrame, "sink_csv", full)
+    code, _, err = call(f"{BASE} --k 3")
+    assert code == 2
+    assert err.startswith("shoal: 'out.csv' cannot be written")
+    assert err.count("\n") == 1
+    assert not Path("out.csv").exists()
+
+
+def test_a_weaker_guarantee_is_a_warning_of_one_line(call, monkeypatch):
+    def warn(*_, **__):
+        warnings.warn("The guarantee is weaker.", GuaranteeWarning, stacklevel=1)
+
+    monkeypatch.setattr(_render, "methods", warn)
+    assert call("methods") == (0, "", "shoal: warning: The guarantee is weaker.\n")
+
+
+def test_defects_are_not_hidden(folder, monkeypatch):
+    def broken(*_, **__):
+        raise AttributeError("a defect")
+
+    monkeypatch.setattr(_render, "methods", broken)
+    with pytest.raises(AttributeError):
+        cli.run(["methods"])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="there are no broken pipes here")
+def test_a_closed_pipe_ends_it_silently(folder):
+    source = Path(shoal.__file__).parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal.cli", "datasets"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(source)},
+    )
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait() == -signal.SIGPIPE
+
+
+def test_as_a_program(folder):
+    done = run_python("-m", "shoal.cli", *shlex.split(f"{BASE} --k 3 --json"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert parse(done.stdout)["rows"] == 10
+    done = run_python("-m", "shoal.cli", *shlex.split(f"{BASE} --k 300"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("shoal: k=300 cannot be reached")
