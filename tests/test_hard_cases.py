@@ -304,3 +304,21 @@ def depth(cuts):
         if cuts.attribute[node] >= 0:
             nodes += [(int(cuts.left[node]), at + 1), (int(cuts.right[node]), at + 1)]
     return deepest
+
+
+def test_an_ordinal_attribute_needs_an_order():
+    frame = pl.DataFrame({"grade": ["low", "mid", "high"]})
+    with pytest.raises(SchemaError, match="'grade' is ordinal, but nothing says in which order 'high' and"):
+        anonymize(frame, Schema([Attribute("grade", kind="ordinal")]), 1)
+    ordered = Attribute("grade", kind="ordinal", order=("low", "mid", "high"), hierarchy=Recipe("order", 2))
+    assert encode(frame, Schema([ordered])).quasi[0].tree.labels[3] == "low – mid"
+
+
+def test_losses_with_a_population_are_those_of_the_released_rows():
+    """The released rows are in a group of one value, the others in one that loses all."""
+    frame = pl.DataFrame({"a": [1, 1, 5, 9], "m": [True, True, False, False]})
+    schema = Schema([Attribute("a"), Attribute("m", "other", "nominal")])
+    release = anonymize(frame, schema, 2, constraints=[KMap(2, "m")])
+    assert release.loss.ncp == 0.0
+    assert release.loss.discernibility == 4.0
+    assert release.loss.non_uniform_entropy == 0.0

@@ -726,8 +726,8 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "folder that cannot be written": (
         lambda folder: Hierarchy.flat("ab").to_csv(folder / "none" / "h.csv"),
-        "the hierarchy file 'none/h.csv' cannot be written: The folder 'none' does not exist: make it, or write somewhere "
-        "else.",
+        "the hierarchy file 'none/h.csv' cannot be written: The folder 'none' does not exist: make it, or write "
+        "somewhere else.",
     ),
     "value twice in a table": (
         csv_of("a;A;*\na;B;*\n"),

@@ -326,7 +326,7 @@ def methods(json: Json = False) -> None:
 
 @app.command()
 def datasets(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of the list, to write.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of the list, to write.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write; its schema goes beside it.")] = None,
     rows: Annotated[int | None, typer.Option(parser=whole, help="Number of people in the synthetic census.")] = None,
     seed: Annotated[int, typer.Option(parser=whole, help="Seed of the synthetic census.")] = 0,
@@ -373,9 +373,9 @@ def demo(
 ) -> None:
     """Release a synthetic census: the whole job in one go.
 
-    Makes people who are nobody, releases them 10-anonymous and 3-diverse in
-    their health condition, and writes the raw file, its schema, the released
-    file and the report.
+    Makes people who are nobody, releases them in groups of at least ten with
+    at least three health conditions each, and writes the raw file, its schema,
+    the released file and the report.
 
     For example:
       shoal demo --rows 100000 --out demo

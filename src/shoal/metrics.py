@@ -50,19 +50,20 @@ class Risk(NamedTuple):
     threshold: float
 
 
-def all_losses(table: Table, labels: np.ndarray, *, sets: bool = False) -> Loss:
-    """Every loss of a partition that needs no target."""
-    found = bounds(table, labels)
-    shares = _cell_losses(table, labels, found, "ncp", sets=sets)
-    heights = _cell_losses(table, labels, found, "height", sets=False)
+def all_losses(table: Table, labels: np.ndarray, *, sets: bool = False, members: np.ndarray | None = None) -> Loss:
+    """Every loss of a partition that needs no target, over the released rows (all, unless ``members`` says which)."""
+    groups = _measure_groups(table, labels, members)
+    shares = _cell_losses(table, groups, "ncp", sets=sets)
+    gil = _gil(table, groups)
+    kept = labels if members is None else labels[members]
     return Loss(
         ncp=_weighted_mean(shares, table),
-        granularity=_weighted_mean(_cell_losses(table, labels, found, "granularity", sets=sets), table),
-        gil=_gil(heights, table),
-        ngil=_gil(heights, table) / (table.n_rows * len(table.quasi)),
-        discernibility=discernibility(labels),
-        average_group_size=average_group_size(labels),
-        non_uniform_entropy=_entropy(table, labels, found, sets=sets),
+        granularity=_weighted_mean(_cell_losses(table, groups, "granularity", sets=sets), table),
+        gil=gil,
+        ngil=gil / (groups.n_rows * len(table.quasi)),
+        discernibility=discernibility(kept),
+        average_group_size=average_group_size(kept),
+        non_uniform_entropy=_entropy(table, groups, sets=sets),
         by_attribute={column.name: float(share) for column, share in zip(table.quasi, shares, strict=True)},
     )
 
@@ -74,12 +75,12 @@ def ncp(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
     the column's values, a single value nothing. Suppressed rows, ranges that may be missing, and sets too large to be
     written out cost 1.
     """
-    return _weighted_mean(_cell_losses(table, labels, bounds(table, labels), "ncp", sets=sets), table)
+    return _weighted_mean(_cell_losses(table, _measure_groups(table, labels), "ncp", sets=sets), table)
 
 
 def granularity(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
     """Iyengar's loss metric, ARX's granularity: as NCP, but n of m leaves cost (n - 1) / (m - 1)."""
-    return _weighted_mean(_cell_losses(table, labels, bounds(table, labels), "granularity", sets=sets), table)
+    return _weighted_mean(_cell_losses(table, _measure_groups(table, labels), "granularity", sets=sets), table)
 
 
 def gil(table: Table, labels: np.ndarray) -> float:
@@ -88,7 +89,7 @@ def gil(table: Table, labels: np.ndarray) -> float:
     Sum over rows and attributes of weight times: width of the range / width of the column, or height of the node's
     sub-hierarchy / height of the hierarchy. A nominal attribute without a hierarchy has one level over its values.
     """
-    return _gil(_cell_losses(table, labels, bounds(table, labels), "height", sets=False), table)
+    return _gil(table, _measure_groups(table, labels))
 
 
 def ngil(table: Table, labels: np.ndarray) -> float:
@@ -106,7 +107,7 @@ def average_group_size(labels: np.ndarray, k: int = 1) -> float:
     """Mean size of a group, by k (LeFevre's C_avg for the k asked for); suppressed rows are not counted."""
     kept = labels[labels >= 0]
     n_groups = np.count_nonzero(np.bincount(kept)) if len(kept) else 0
-    return len(kept) / n_groups / k if n_groups else 0.0
+    return float(len(kept) / n_groups / k) if n_groups else 0.0
 
 
 def non_uniform_entropy(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
@@ -114,7 +115,7 @@ def non_uniform_entropy(table: Table, labels: np.ndarray, *, sets: bool = False)
 
     A value v released as a set S costs -log2(rows with v / rows with a value of S) (Gionis and Tassa 2009).
     """
-    return _entropy(table, labels, bounds(table, labels), sets=sets)
+    return _entropy(table, _measure_groups(table, labels), sets=sets)
 
 
 def classification_metric(labels: np.ndarray, target: Column) -> float:
@@ -157,31 +158,54 @@ def risk(sizes: np.ndarray, *, threshold: float = 0.2, population: np.ndarray | 
     )
 
 
-def _cell_losses(table: Table, labels: np.ndarray, found: Bounds, scale: Scale, *, sets: bool) -> np.ndarray:
-    """Mean loss over all rows of each quasi-identifier; suppressed rows lose 1."""
-    sizes = np.bincount(labels[labels >= 0], minlength=len(found.low))
-    n_suppressed = np.count_nonzero(labels < 0)
+class _Groups(NamedTuple):
+    """What losses need to know of a partition."""
+
+    labels: np.ndarray
+    found: Bounds
+    sizes: np.ndarray
+    """Released rows of each group."""
+    n_suppressed: int
+    n_rows: int
+    """Released rows in all."""
+    members: np.ndarray | None
+
+
+def _measure_groups(table: Table, labels: np.ndarray, members: np.ndarray | None = None) -> _Groups:
+    found = bounds(table, labels)
+    kept = labels if members is None else labels[members]
+    sizes = np.bincount(kept[kept >= 0], minlength=len(found.low))
+    return _Groups(labels, found, sizes, int(np.count_nonzero(kept < 0)), len(kept), members)
+
+
+def _cell_losses(table: Table, groups: _Groups, scale: Scale, *, sets: bool) -> np.ndarray:
+    """Mean loss over all released rows of each quasi-identifier; suppressed rows lose 1."""
     form = forms(table, sets=sets and scale != "height")
     means = np.empty(len(table.quasi))
     for j, column in enumerate(table.quasi):
-        losses = _group_losses(column, form[j], found, j, labels, scale)
+        losses = _group_losses(column, form[j], groups.found, j, groups.labels, scale)
         # A column of one value cannot lose anything, whatever becomes of its rows.
         top = 1.0 if column.n_values > 1 else 0.0
-        means[j] = ((losses * sizes).sum() + n_suppressed * top) / len(labels)
+        means[j] = ((losses * groups.sizes).sum() + groups.n_suppressed * top) / groups.n_rows
     return means
 
 
-def _entropy(table: Table, labels: np.ndarray, found: Bounds, *, sets: bool) -> float:
-    sizes = np.bincount(labels[labels >= 0], minlength=len(found.low))
-    n_suppressed = np.count_nonzero(labels < 0)
+def _gil(table: Table, groups: _Groups) -> float:
+    heights = _cell_losses(table, groups, "height", sets=False)
+    return float(groups.n_rows * (heights * _weights(table)).sum())
+
+
+def _entropy(table: Table, groups: _Groups, *, sets: bool) -> float:
     form = forms(table, sets=sets)
+    low, high = groups.found
     total = 0.0
     for j, column in enumerate(table.quasi):
         frequency = np.bincount(column.codes, minlength=column.n_values)
-        covered = _rows_covered(column, form[j], found.low[:, j], found.high[:, j], frequency, labels)
-        present = frequency[frequency > 0]
-        total += float((sizes * np.log2(covered)).sum() + n_suppressed * np.log2(table.n_rows))
-        total -= float((present * np.log2(present)).sum())
+        covered = _rows_covered(column, form[j], low[:, j], high[:, j], frequency, groups.labels)
+        total += float((groups.sizes * np.log2(covered)).sum() + groups.n_suppressed * np.log2(table.n_rows))
+        codes = column.codes if groups.members is None else column.codes[groups.members]
+        released = np.bincount(codes, minlength=column.n_values)
+        total -= float((released * np.log2(np.maximum(frequency, 1))).sum())
     return max(total, 0.0)
 
 
@@ -223,10 +247,6 @@ def _rows_covered(
     elif column.missing >= 0:
         low = np.where((high == column.missing) & (low != high), 0, low)
     return below[high + 1] - below[low]
-
-
-def _gil(heights: np.ndarray, table: Table) -> float:
-    return float(table.n_rows * (heights * _weights(table)).sum())
 
 
 def _weights(table: Table) -> Any:

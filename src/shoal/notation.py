@@ -58,12 +58,17 @@ def positions_of(values: np.ndarray, attribute: str) -> np.ndarray:
     return numbers
 
 
-def in_number_order(values: Sequence[Any]) -> list[Any]:
-    """Texts that are all numbers in the order of the numbers, so that "9" comes before "10"; others as they are."""
+def in_number_order(values: Sequence[Any]) -> list[Any] | None:
+    """Texts that are all numbers in the order of the numbers, so that "9" comes before "10"; None for other texts.
+
+    Numbers and dates come in order already.
+    """
+    if not values or not isinstance(values[0], str):
+        return list(values)
     try:
         return sorted(values, key=float)
-    except (TypeError, ValueError):
-        return list(values)
+    except ValueError:
+        return None
 
 
 def as_objects(values: Sequence[Any]) -> np.ndarray:

@@ -226,13 +226,14 @@ def anonymize(
     # Row labels of pandas may name people, and nobody checks them; `rows` leads back to them.
     released, table = anonymizer.anonymize_frame(nw.maybe_reset_index(frames.open_frame(frame)), y)
     labels = anonymizer.labels_
-    loss = all_losses(table, labels, sets=recoding == "set")
     asked = (KAnonymity(k), *constraints)
     checked = _require_levels(check(released, schema, asked), method)
-    rows = np.arange(len(labels))
     member_of = membership(asked)
-    if member_of is not None:
-        rows = np.flatnonzero(_truths(released, member_of))
+    members = None if member_of is None else _truths(released, member_of)
+    loss = all_losses(table, labels, sets=recoding == "set", members=members)
+    rows = np.arange(len(labels))
+    if member_of is not None and members is not None:
+        rows = np.flatnonzero(members)
         released, labels = nw.maybe_reset_index(released[rows].drop(member_of)), labels[rows]
         # What the rest of the population was needed for is known by now; all else must hold on what is handed out.
         _require_levels(check(released, schema, [c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)

@@ -235,7 +235,10 @@ def _numeric_vocabulary(factor: Factor, attribute: Attribute) -> _Vocabulary:
 
 def _ordinal_vocabulary(factor: Factor, attribute: Attribute) -> _Vocabulary:
     texts = [plain_text(value, factor.content) for value in factor.values]
-    tree = None if attribute.hierarchy is None else _resolve(attribute, texts, factor.codes)
+    tree = None
+    if attribute.hierarchy is not None:
+        ordered = texts if attribute.order is None else [plain_text(v, factor.content) for v in attribute.order]
+        tree = _resolve(attribute, texts, factor.codes, ordered)
     order = _order_of(attribute, factor, tree)
     rank = {plain_text(value, factor.content): i for i, value in enumerate(order)}
     lookup = np.array([rank.get(text, -1) for text in texts], np.int64)
@@ -298,8 +301,16 @@ def _require_ascending(leaves: np.ndarray, tree: Hierarchy, attribute: Attribute
 
 def _order_of(attribute: Attribute, factor: Factor, tree: Hierarchy | None) -> Sequence[Any]:
     """The values of an ordinal attribute from lowest to highest: as given, as the hierarchy lists them, or sorted."""
+    if tree is None and attribute.order is not None:
+        return attribute.order
     if tree is None:
-        return attribute.order if attribute.order is not None else in_number_order(list(factor.values))
+        order = in_number_order(list(factor.values))
+        if order is None:
+            raise SchemaError(
+                f"Attribute {attribute.name!r} is ordinal, but nothing says in which order {factor.values[0]!r} and "
+                "its other values come: list them from lowest to highest in its order."
+            )
+        return order
     if attribute.order is not None and tuple(map(str, attribute.order)) != tree.values:
         raise SchemaError(
             f"Attribute {attribute.name!r} has an order that its hierarchy does not keep: leave the order out."
@@ -323,13 +334,16 @@ def _most_frequent_first(texts: list[str], codes: np.ndarray) -> list[str]:
     return [texts[i] for i in np.lexsort((np.arange(len(texts)), -frequency))]
 
 
-def _resolve(attribute: Attribute, texts: list[str], codes: np.ndarray) -> Hierarchy:
-    """The attribute's hierarchy, built from the values if it is a recipe, and sure to cover them."""
+def _resolve(
+    attribute: Attribute, texts: list[str], codes: np.ndarray, ordered: Sequence[str] | None = None
+) -> Hierarchy:
+    """The attribute's hierarchy, built from the values (as ordered) if it is a recipe, and sure to cover them."""
     hierarchy = attribute.hierarchy
     if isinstance(hierarchy, Recipe):
         frequency = np.bincount(codes[codes >= 0], minlength=len(texts))
+        counts = dict(zip(texts, frequency.tolist(), strict=True))
         try:
-            return hierarchy.build(dict(zip(texts, frequency.tolist(), strict=True)))
+            hierarchy = hierarchy.build({text: counts.get(text, 0) for text in (texts if ordered is None else ordered)})
         except HierarchyError as error:
             raise HierarchyError(f"Attribute {attribute.name!r}: {error}") from None
     assert hierarchy is not None

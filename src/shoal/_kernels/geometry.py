@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal._kernels._jit import jit
+from shoal._kernels._jit import inner, jit
 
 LINE, TREE, SET = 0, 1, 2
 """How an attribute generalises: to a range of positions, to a node of a tree, to a set of values."""
@@ -69,14 +69,14 @@ def pack(codes, j, layout, words):
         words[i, word] |= np.uint64(codes[i]) << shift
 
 
-@jit
+@inner
 def code_of(rows, i, j):
     """The code of attribute j at place i."""
     layout = rows.layout
     return np.int64((rows.words[i, layout.word[j]] >> layout.shift[j]) & layout.mask[j])
 
 
-@jit
+@inner
 def ancestor_level(geometry, j, low, high):
     """The lowest level at which two leaves of a tree have the same node."""
     at = geometry.table_at[j] + low * geometry.n_levels[j]
@@ -86,7 +86,7 @@ def ancestor_level(geometry, j, low, high):
     return level
 
 
-@jit
+@inner
 def width(geometry, j, low, high, n_distinct):
     """How much is lost when codes low..high of attribute j are released as one, from 0 to 1.
 

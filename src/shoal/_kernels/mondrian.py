@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal._kernels._jit import jit
+from shoal._kernels._jit import inner, jit
 from shoal._kernels.geometry import LINE, TREE, Geometry, Rows, ancestor_level, code_of, width
 from shoal._kernels.guard import Guard, guard_holds
 
@@ -52,39 +52,54 @@ def grow(task, start, stop, low, high):
     cut_to = np.empty(2 * most_leaves, np.int32)
     right = np.empty(2 * most_leaves, np.int32)
     leaf_start = np.empty(most_leaves, np.int64)
-    # Depth-first, left first; a cut halves a group as a rule, but single values can peel off one by one.
-    span = np.empty((64, 2), np.int64)
-    parent_of = np.empty(64, np.int64)
-    bounds = np.empty((64, 2, low.shape[0]), np.int64)
-    span[0, 0], span[0, 1], parent_of[0], bounds[0, 0], bounds[0, 1] = start, stop, -1, low, high
+    # Depth-first, left first. An entry of the stack: where the group starts and stops, whose right child it is, and its
+    # bounds. A cut halves a group as a rule, but single values can peel off one by one, so the stack can grow.
+    q = low.shape[0]
+    stack = np.empty((64, 3 + 2 * q), np.int64)
+    _push(stack, 0, start, stop, -1, low, high)
     depth, n_nodes, n_leaves = 1, 0, 0
     while depth > 0:
         depth -= 1
-        begin, end = span[depth]
+        begin, end, parent = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+        group_low, group_high = stack[depth, 3 : 3 + q].copy(), stack[depth, 3 + q :].copy()
         node = n_nodes
         n_nodes += 1
-        if parent_of[depth] >= 0:
-            right[parent_of[depth]] = node
-        j, cut_from[node], cut_to[node], middle = split(task, begin, end, bounds[depth, 0], bounds[depth, 1])
+        if parent >= 0:
+            right[parent] = node
+        j, cut_from[node], cut_to[node], middle = split(task, begin, end, group_low, group_high)
         attribute[node] = j
         if j == NO_CUT:
             right[node] = n_leaves
             leaf_start[n_leaves] = begin
             n_leaves += 1
             continue
-        if depth + 2 > span.shape[0]:
-            span = np.concatenate((span, np.empty_like(span)))
-            parent_of = np.concatenate((parent_of, np.empty_like(parent_of)))
-            bounds = np.concatenate((bounds, np.empty_like(bounds)))
-        bounds[depth + 1] = bounds[depth]
-        span[depth, 0], span[depth, 1], parent_of[depth] = middle, end, node
-        span[depth + 1, 0], span[depth + 1, 1], parent_of[depth + 1] = begin, middle, -1
+        if depth + 2 > stack.shape[0]:
+            longer = np.empty((2 * stack.shape[0], stack.shape[1]), np.int64)
+            longer[: stack.shape[0]] = stack
+            stack = longer
+        _push(stack, depth, middle, end, node, group_low, group_high)
+        _push(stack, depth + 1, begin, middle, -1, group_low, group_high)
         depth += 2
     tree = (attribute[:n_nodes].copy(), cut_from[:n_nodes].copy(), cut_to[:n_nodes].copy(), right[:n_nodes].copy())
     return tree, leaf_start[:n_leaves].copy()
 
 
+@inner
+def _push(stack, at, start, stop, parent, low, high):
+    q = low.shape[0]
+    stack[at, 0], stack[at, 1], stack[at, 2] = start, stop, parent
+    for j in range(q):
+        stack[at, 3 + j] = low[j]
+        stack[at, 3 + q + j] = high[j]
+
+
 @jit
+def cut_once(task, start, stop, low, high):
+    """A single cut, for callers that hand parts of a large table to several threads; see ``split``."""
+    return split(task, start, stop, low, high)
+
+
+@inner
 def split(task, start, stop, low, high):
     """Make the best admissible cut of one group: (attribute, from, to, first row of the right part).
 
@@ -109,7 +124,7 @@ def split(task, start, stop, low, high):
     return NO_CUT, np.int64(0), np.int64(0), np.int64(stop)
 
 
-@jit
+@inner
 def _merit(task, start, stop, j, low, high):
     """What the best cut of an attribute is worth; 0 if there is none."""
     geometry = task.geometry
@@ -138,7 +153,7 @@ def _merit(task, start, stop, j, low, high):
     return geometry.weight[j] * max(gain, 1e-9)
 
 
-@jit
+@inner
 def _distinct_codes(task, start, stop, j, low, high):
     """Write the distinct codes of a group, ascending, and the number of rows below each; returns how many there are."""
     codes, below, histogram = task.codes, task.below, task.histogram
@@ -170,7 +185,7 @@ def _distinct_codes(task, start, stop, j, low, high):
     return m
 
 
-@jit
+@inner
 def _next_place(task, j, m, n, merit_before, place_before):
     """The best cut after the one given: codes number first..last of the group go left; (first, last, merit) or -1.
 
@@ -201,7 +216,7 @@ def _next_place(task, j, m, n, merit_before, place_before):
     return best_first, best_last, best
 
 
-@jit
+@inner
 def _largest_child(task, j, m, level):
     """Rows of the largest child of a group's node."""
     largest, first = 0, 0
@@ -212,13 +227,13 @@ def _largest_child(task, j, m, level):
     return largest
 
 
-@jit
+@inner
 def _same_node(geometry, j, one, other, level):
     at, n_levels = geometry.table_at[j], geometry.n_levels[j]
     return geometry.table[at + one * n_levels + level] == geometry.table[at + other * n_levels + level]
 
 
-@jit
+@inner
 def _cut_attribute(task, start, stop, j, low, high):
     """Cut a group on one attribute: (from, to, middle); middle = start when no place is admissible."""
     n = stop - start
@@ -241,7 +256,7 @@ def _cut_attribute(task, start, stop, j, low, high):
     return np.int64(0), np.int64(0), np.int64(start)
 
 
-@jit
+@inner
 def _partition(rows, start, stop, j, cut_from, cut_to):
     """Move the rows with codes from <= code < to to the front; returns where the others begin."""
     word, shift, mask = rows.layout.word[j], rows.layout.shift[j], rows.layout.mask[j]
@@ -261,7 +276,7 @@ def _partition(rows, start, stop, j, cut_from, cut_to):
     return np.int64(left)
 
 
-@jit
+@inner
 def _swap(rows, a, b):
     words, order = rows.words, rows.order
     for w in range(words.shape[1]):
@@ -269,13 +284,13 @@ def _swap(rows, a, b):
     order[a], order[b] = order[b], order[a]
 
 
-@jit
+@inner
 def _both_hold(task, start, middle, stop):
     order = task.rows.order
     return guard_holds(task.guard, order, start, middle) and guard_holds(task.guard, order, middle, stop)
 
 
-@jit
+@inner
 def _cut_relaxed(task, start, stop, j, m):
     """Halve a group at its median; rows that equal the median fill up the left half. New rows that equal it go left."""
     half = (stop - start) // 2
@@ -290,7 +305,7 @@ def _cut_relaxed(task, start, stop, j, m):
     return np.int64(0), value + 1, middle
 
 
-@jit
+@inner
 def _sort_rows(rows, sensitive, start, stop):
     """Heapsort by content, then by row number, so that equal tables are cut alike whatever their row order."""
     n = stop - start
@@ -301,7 +316,7 @@ def _sort_rows(rows, sensitive, start, stop):
         _sift_down(rows, sensitive, start, 0, end)
 
 
-@jit
+@inner
 def _sift_down(rows, sensitive, start, root, n):
     while True:
         child = 2 * root + 1
@@ -315,7 +330,7 @@ def _sift_down(rows, sensitive, start, root, n):
         root = child
 
 
-@jit
+@inner
 def _precedes(rows, sensitive, a, b):
     for w in range(rows.words.shape[1]):
         if rows.words[a, w] != rows.words[b, w]:

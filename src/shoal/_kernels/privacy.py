@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal._kernels._jit import jit
+from shoal._kernels._jit import inner, jit
 
 # What a rule measures. The first three are functions of the group's size alone.
 ROWS, POPULATION, PRESENCE = 0, 1, 2
@@ -54,7 +54,7 @@ class Rules(NamedTuple):
     node_step: NDArray[np.float64]  # distance from each node to its parent
 
 
-@jit
+@inner
 def largest_share(counts, n):  # type: ignore[no-untyped-def]
     """Return the share of the most frequent value: an attacker's best guess."""
     most = 0
@@ -63,7 +63,7 @@ def largest_share(counts, n):  # type: ignore[no-untyped-def]
     return most / n
 
 
-@jit
+@inner
 def entropy_diversity(counts, n):  # type: ignore[no-untyped-def]
     """Return exp(entropy): the number of equally frequent values that would be as uncertain."""
     total = 0.0
@@ -73,7 +73,7 @@ def entropy_diversity(counts, n):  # type: ignore[no-untyped-def]
     return math.exp(math.log(n) - total / n)
 
 
-@jit
+@inner
 def recursive_ratio(counts, n, diversity):  # type: ignore[no-untyped-def]
     """Return r1 / (r_l + … + r_m), r descending; inf when fewer than l values are present."""
     if counts.size < diversity:
@@ -85,7 +85,7 @@ def recursive_ratio(counts, n, diversity):  # type: ignore[no-untyped-def]
     return ascending[-1] / tail
 
 
-@jit
+@inner
 def equal_distance(ids, counts, n, shares):  # type: ignore[no-untyped-def]
     """Return half the sum of |q - p|, which is the sum of q - p where q exceeds p: absent values drop out."""
     total = 0.0
@@ -94,7 +94,7 @@ def equal_distance(ids, counts, n, shares):  # type: ignore[no-untyped-def]
     return total
 
 
-@jit
+@inner
 def ordered_distance(ids, counts, n, cumulative, area, n_values):  # type: ignore[no-untyped-def]
     """Return the sum over all values of |cumulative q - cumulative p| / (values - 1).
 
@@ -112,7 +112,7 @@ def ordered_distance(ids, counts, n, cumulative, area, n_values):  # type: ignor
     return max(0.0, total / (n_values - 1))
 
 
-@jit
+@inner
 def _gap(q, start, stop, cumulative, area):  # type: ignore[no-untyped-def]
     low, high = start, stop
     while low < high:
@@ -126,7 +126,7 @@ def _gap(q, start, stop, cumulative, area):  # type: ignore[no-untyped-def]
     return below + above
 
 
-@jit
+@inner
 def tree_distance(ids, counts, n, ladder, height, node_share, node_step):  # type: ignore[no-untyped-def]
     """Return the sum over inner nodes N of height(N)/H · min(positive, negative extra of its children).
 
@@ -149,7 +149,7 @@ def tree_distance(ids, counts, n, ladder, height, node_share, node_step):  # typ
     return total
 
 
-@jit
+@inner
 def log_ratio(ids, counts, n, shares, n_absent):  # type: ignore[no-untyped-def]
     """Return the largest |ln(q/p)| over the values present; inf when n_absent counts and is not 0."""
     if n_absent > 0:
@@ -163,7 +163,7 @@ def log_ratio(ids, counts, n, shares, n_absent):  # type: ignore[no-untyped-def]
     return max(math.log(most), -math.log(least))
 
 
-@jit
+@inner
 def largest_gain(ids, counts, n, shares, bounded):  # type: ignore[no-untyped-def]
     """Return the largest (q - p)/p; when bounded, inf where it exceeds -ln p: no beta mends that."""
     gain = 0.0
@@ -178,7 +178,7 @@ def largest_gain(ids, counts, n, shares, bounded):  # type: ignore[no-untyped-de
     return gain
 
 
-@jit
+@inner
 def value_level(rules, rule, ids, counts, n):  # type: ignore[no-untyped-def]
     """Return the level of one group under one rule about a sensitive column."""
     model, column = rules.model[rule], rules.column[rule]
@@ -208,7 +208,7 @@ def value_level(rules, rule, ids, counts, n):  # type: ignore[no-untyped-def]
     return largest_gain(ids, counts, n, shares, model == BOUNDED_GAIN)
 
 
-@jit
+@inner
 def size_level(model, released, population):  # type: ignore[no-untyped-def]
     """Return the level of one group under a rule about its size; nan: the rule does not look at this group."""
     if model == PRESENCE:
@@ -218,7 +218,7 @@ def size_level(model, released, population):  # type: ignore[no-untyped-def]
     return float(released) if model == ROWS else float(population)
 
 
-@jit
+@inner
 def meets(model, level, bound, other, partitioning):  # type: ignore[no-untyped-def]
     """Tell whether a level keeps its bound; nan does."""
     if math.isnan(level):
@@ -304,7 +304,7 @@ def rules_hold(rules, sensitive, members, order, start, stop, hist, touched):  #
     return True
 
 
-@jit
+@inner
 def _column_holds(rules, column, ids, counts, n):  # type: ignore[no-untyped-def]
     for rule in range(rules.first_rule[column], rules.first_rule[column + 1]):
         level = value_level(rules, rule, ids, counts, n)
@@ -313,7 +313,7 @@ def _column_holds(rules, column, ids, counts, n):  # type: ignore[no-untyped-def
     return True
 
 
-@jit
+@inner
 def _count_values(sensitive, column, members, order, start, stop, hist, touched):  # type: ignore[no-untyped-def]
     n_ids = 0
     for i in range(start, stop):
@@ -328,7 +328,7 @@ def _count_values(sensitive, column, members, order, start, stop, hist, touched)
     return n_ids
 
 
-@jit
+@inner
 def _gather(hist, touched, n_ids, n_values):  # type: ignore[no-untyped-def]
     """Put the ids in ascending order and move their counts to the front of hist.
 

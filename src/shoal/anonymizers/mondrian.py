@@ -175,7 +175,7 @@ def _grow_crown(task: Task, whole: Part, pool: ThreadPoolExecutor, enough: int) 
     """
     parts, levels = [whole], []
     while len(parts) < enough:
-        cuts = list(pool.map(lambda part: kernel.split(_own_scratch(task), *part), parts))
+        cuts = list(pool.map(lambda part: kernel.cut_once(_own_scratch(task), *part), parts))
         if all(cut[0] < 0 for cut in cuts):
             break
         levels.append(cuts)
