@@ -3,8 +3,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-# Kernels compiled from one state of the sources are not mixed with those of another.
-export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache
 
 .PHONY: help demo test lint types imports bench lock clean
 
@@ -17,7 +15,10 @@ help:
 demo: $(VENV)/.core
 	$(BIN)/shoal demo --out demo
 
+# Tests have a cache of their own: a kernel that calls an edited one in another file would be taken from it unchanged.
+test: export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache
 test: $(VENV)/.test
+	rm -rf $(NUMBA_CACHE_DIR)
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy

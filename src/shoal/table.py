@@ -117,9 +117,10 @@ def encode(frame: Any, schema: Schema, *, missing: Missing = "value", extra: Ite
     require_same_columns(opened.columns, schema)
     if not schema.quasi:
         raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
-    wanted = [a for a in schema if a.role in ("quasi", "sensitive") or a.name in set(extra)]
-    columns = {a.name: encode_column(opened[a.name], a, missing) for a in wanted}
-    return Table(columns, schema, len(opened))
+    named = set(extra)
+    wanted = [a.name for a in schema if a.role in ("quasi", "sensitive") or a.name in named]
+    encoded = frames.in_threads(lambda name: encode_column(opened[name], schema[name], missing), wanted, len(opened))
+    return Table(dict(zip(wanted, encoded, strict=True)), schema, len(opened))
 
 
 def encode_column(series: nw.Series[Any], attribute: Attribute, missing: Missing = "value") -> Column:

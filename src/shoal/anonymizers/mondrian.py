@@ -16,14 +16,12 @@ from shoal._kernels.guard import Guard
 from shoal._kernels.mondrian import Task
 from shoal.anonymizers._base import Anonymizer
 from shoal.errors import GuaranteeWarning, ShoalError
+from shoal.frames import ROWS_WORTH_A_THREAD
 from shoal.guards import with_scratch
 from shoal.partition import measure_geometry, pack_rows
 from shoal.privacy import PrivacyModel
 from shoal.schema import Schema
 from shoal.table import Missing, Table
-
-ROWS_WORTH_A_THREAD = 50_000
-"""Below this many rows starting threads costs more than it saves."""
 
 
 class Mondrian(Anonymizer):
