@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal._kernels._jit import inner, jit
 from shoal._kernels.geometry import LINE, TREE, Geometry, Rows, ancestor_level, code_of, width
-from shoal._kernels.guard import Guard, guard_holds
+from shoal._kernels.guard import guard_holds
 
 NO_CUT = np.int64(-1)
 MOST_TRIES = 4
@@ -28,10 +28,8 @@ class Task(NamedTuple):
     geometry: Geometry
     smallest: int
     """Rows that every group has at least."""
-    relaxed: bool
     by_width: bool
     """Cut the widest attribute, instead of the one whose cut gains most."""
-    guard: Guard
     histogram: np.ndarray
     codes: np.ndarray
     below: np.ndarray
@@ -40,8 +38,12 @@ class Task(NamedTuple):
 
 
 @jit
-def grow(task, start, stop, low, high):
+def grow(task, guard, ties, start, stop, low, high):
     """Cut rows start..stop, with codes within low..high, until no admissible cut is left.
+
+    ``guard`` is None where only the size of a group counts, and ``ties`` is None for strict cuts: numba then leaves out
+    what is not needed, which halves the time to compile. For relaxed cuts ``ties`` are codes by which rows are ordered
+    that equal each other in all attributes.
 
     Returns the tree in preorder: attribute (NO_CUT in a leaf), from and to (codes from <= code < to go left), right
     (the right child; the left one is the next node; in a leaf its number); and where each leaf starts.
@@ -66,7 +68,7 @@ def grow(task, start, stop, low, high):
         n_nodes += 1
         if parent >= 0:
             right[parent] = node
-        j, cut_from[node], cut_to[node], middle = split(task, begin, end, group_low, group_high)
+        j, cut_from[node], cut_to[node], middle = split(task, guard, ties, begin, end, group_low, group_high)
         attribute[node] = j
         if j == NO_CUT:
             right[node] = n_leaves
@@ -74,14 +76,22 @@ def grow(task, start, stop, low, high):
             n_leaves += 1
             continue
         if depth + 2 > stack.shape[0]:
-            longer = np.empty((2 * stack.shape[0], stack.shape[1]), np.int64)
-            longer[: stack.shape[0]] = stack
-            stack = longer
+            stack = _longer(stack)
         _push(stack, depth, middle, end, node, group_low, group_high)
         _push(stack, depth + 1, begin, middle, -1, group_low, group_high)
         depth += 2
     tree = (attribute[:n_nodes].copy(), cut_from[:n_nodes].copy(), cut_to[:n_nodes].copy(), right[:n_nodes].copy())
     return tree, leaf_start[:n_leaves].copy()
+
+
+@inner
+def _longer(stack):
+    # Written out: an assignment of slices takes three seconds to compile, for the message of an error.
+    longer = np.empty((2 * stack.shape[0], stack.shape[1]), np.int64)
+    for i in range(stack.shape[0]):
+        for j in range(stack.shape[1]):
+            longer[i, j] = stack[i, j]
+    return longer
 
 
 @inner
@@ -94,13 +104,13 @@ def _push(stack, at, start, stop, parent, low, high):
 
 
 @jit
-def cut_once(task, start, stop, low, high):
+def cut_once(task, guard, ties, start, stop, low, high):
     """A single cut, for callers that hand parts of a large table to several threads; see ``split``."""
-    return split(task, start, stop, low, high)
+    return split(task, guard, ties, start, stop, low, high)
 
 
 @inner
-def split(task, start, stop, low, high):
+def split(task, guard, ties, start, stop, low, high):
     """Make the best admissible cut of one group: (attribute, from, to, first row of the right part).
 
     Every attribute has its own best place, the most balanced one; the attribute is chosen for which that cut gains most
@@ -112,20 +122,20 @@ def split(task, start, stop, low, high):
     if n >= 2 * task.smallest:
         for j in range(q):
             if low[j] < high[j]:
-                merit[j] = _merit(task, start, stop, j, low, high)
+                merit[j] = _merit(task, ties, start, stop, j, low, high)
     for _ in range(q):
         j = np.argmax(merit)
         if merit[j] <= 0.0:
             break
         merit[j] = 0.0
-        cut_from, cut_to, middle = _cut_attribute(task, start, stop, j, low[j], high[j])
+        cut_from, cut_to, middle = _cut_attribute(task, guard, ties, start, stop, j, low[j], high[j])
         if middle > start:
             return j, cut_from, cut_to, middle
     return NO_CUT, np.int64(0), np.int64(0), np.int64(stop)
 
 
 @inner
-def _merit(task, start, stop, j, low, high):
+def _merit(task, ties, start, stop, j, low, high):
     """What the best cut of an attribute is worth; 0 if there is none."""
     geometry = task.geometry
     n = stop - start
@@ -135,9 +145,10 @@ def _merit(task, start, stop, j, low, high):
     if m == 1 or geometry.weight[j] == 0.0:
         return 0.0
     before = width(geometry, j, codes[0], codes[m - 1], m)
-    if task.relaxed and geometry.form[j] == LINE:
-        # Ties may go to either side, so that there is always a cut, and it halves the group.
-        return geometry.weight[j] * before
+    if ties is not None:
+        if geometry.form[j] == LINE:
+            # Ties may go to either side, so that there is always a cut, and it halves the group.
+            return geometry.weight[j] * before
     first, last, _ = _next_place(task, j, m, n, n + 1, -1)
     if first < 0:
         return 0.0
@@ -234,15 +245,15 @@ def _same_node(geometry, j, one, other, level):
 
 
 @inner
-def _cut_attribute(task, start, stop, j, low, high):
+def _cut_attribute(task, guard, ties, start, stop, j, low, high):
     """Cut a group on one attribute: (from, to, middle); middle = start when no place is admissible."""
     n = stop - start
     m = _distinct_codes(task, start, stop, j, low, high)
-    if task.relaxed and task.geometry.form[j] == LINE:
-        return _cut_relaxed(task, start, stop, j, m)
-    guarded = task.guard.rules.model.shape[0] > 0
+    if ties is not None:
+        if task.geometry.form[j] == LINE:
+            return _cut_relaxed(task, guard, ties, start, stop, j, m)
     merit, before = n + 1, np.int64(-1)
-    for _ in range(MOST_TRIES if guarded else 1):
+    for _ in range(MOST_TRIES):
         first, last, merit = _next_place(task, j, m, n, merit, before)
         if first < 0:
             break
@@ -251,7 +262,7 @@ def _cut_attribute(task, start, stop, j, low, high):
         cut_from = task.codes[first] if task.geometry.form[j] == TREE else np.int64(0)
         cut_to = task.codes[last] + 1
         middle = _partition(task.rows, start, stop, j, cut_from, cut_to)
-        if not guarded or _both_hold(task, start, middle, stop):
+        if _both_hold(guard, task.rows.order, start, middle, stop):
             return cut_from, cut_to, middle
     return np.int64(0), np.int64(0), np.int64(start)
 
@@ -285,60 +296,61 @@ def _swap(rows, a, b):
 
 
 @inner
-def _both_hold(task, start, middle, stop):
-    order = task.rows.order
-    return guard_holds(task.guard, order, start, middle) and guard_holds(task.guard, order, middle, stop)
+def _both_hold(guard, order, start, middle, stop):
+    if guard is None:
+        return True
+    return guard_holds(guard, order, start, middle) and guard_holds(guard, order, middle, stop)
 
 
 @inner
-def _cut_relaxed(task, start, stop, j, m):
+def _cut_relaxed(task, guard, ties, start, stop, j, m):
     """Halve a group at its median; rows that equal the median fill up the left half. New rows that equal it go left."""
     half = (stop - start) // 2
     median = np.searchsorted(task.below[:m], half, side="right") - 1
     value = task.codes[median]
     first_tie = _partition(task.rows, start, stop, j, 0, value)
     last_tie = _partition(task.rows, first_tie, stop, j, value, value + 1)
-    _sort_rows(task.rows, task.guard.sensitive, first_tie, last_tie)
+    _sort_rows(task.rows, ties, first_tie, last_tie)
     middle = np.int64(start + half)
-    if half < task.smallest or (task.guard.rules.model.shape[0] > 0 and not _both_hold(task, start, middle, stop)):
+    if half < task.smallest or not _both_hold(guard, task.rows.order, start, middle, stop):
         return np.int64(0), np.int64(0), np.int64(start)
     return np.int64(0), value + 1, middle
 
 
 @inner
-def _sort_rows(rows, sensitive, start, stop):
+def _sort_rows(rows, ties, start, stop):
     """Heapsort by content, then by row number, so that equal tables are cut alike whatever their row order."""
     n = stop - start
     for root in range(n // 2 - 1, -1, -1):
-        _sift_down(rows, sensitive, start, root, n)
+        _sift_down(rows, ties, start, root, n)
     for end in range(n - 1, 0, -1):
         _swap(rows, start, start + end)
-        _sift_down(rows, sensitive, start, 0, end)
+        _sift_down(rows, ties, start, 0, end)
 
 
 @inner
-def _sift_down(rows, sensitive, start, root, n):
+def _sift_down(rows, ties, start, root, n):
     while True:
         child = 2 * root + 1
         if child >= n:
             return
-        if child + 1 < n and _precedes(rows, sensitive, start + child, start + child + 1):
+        if child + 1 < n and _precedes(rows, ties, start + child, start + child + 1):
             child += 1
-        if not _precedes(rows, sensitive, start + root, start + child):
+        if not _precedes(rows, ties, start + root, start + child):
             return
         _swap(rows, start + root, start + child)
         root = child
 
 
 @inner
-def _precedes(rows, sensitive, a, b):
+def _precedes(rows, ties, a, b):
     for w in range(rows.words.shape[1]):
         if rows.words[a, w] != rows.words[b, w]:
             return rows.words[a, w] < rows.words[b, w]
     row, other = rows.order[a], rows.order[b]
-    for s in range(sensitive.shape[1]):
-        if sensitive[row, s] != sensitive[other, s]:
-            return sensitive[row, s] < sensitive[other, s]
+    for s in range(ties.shape[1]):
+        if ties[row, s] != ties[other, s]:
+            return ties[row, s] < ties[other, s]
     return row < other
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -106,10 +106,11 @@ class Mondrian(Anonymizer):
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
         rows = pack_rows(table)
         geometry = measure_geometry(table, sets=self.recoding == "set")
-        empty = np.empty(0, np.int64)
-        relaxed, by_width = self.mode == "relaxed", self.prefer == "width"
-        task = Task(rows, geometry, smallest, relaxed, by_width, guard, empty, empty, empty)
-        self._cuts, leaf_starts = _grow_tree(task, _threads(self.n_jobs, table.n_rows))
+        scratch = np.empty(0, np.int64)
+        task = Task(rows, geometry, smallest, self.prefer == "width", scratch, scratch, scratch)
+        ties = guard.sensitive if self.mode == "relaxed" else None
+        asks = guard if len(guard.rules.model) else None
+        self._cuts, leaf_starts = _grow_tree(task, asks, ties, _threads(self.n_jobs, table.n_rows))
         labels = np.empty(table.n_rows, np.int32)
         kernel.label_rows(rows.order, leaf_starts, labels)
         return labels
@@ -155,25 +156,32 @@ class Part(NamedTuple):
     high: np.ndarray
 
 
-def _grow_tree(task: Task, n_threads: int) -> tuple[Cuts, np.ndarray]:
+def _grow_tree(task: Task, guard: Guard | None, ties: np.ndarray | None, n_threads: int) -> tuple[Cuts, np.ndarray]:
     """Grow the upper part of the tree level by level until there is work for all threads, then the rest in parallel."""
     n_values = task.geometry.n_values
     whole = Part(0, len(task.rows.order), np.zeros_like(n_values), n_values - 1)
+
+    def grow(part: Part) -> Any:
+        return kernel.grow(*_own_scratch(task, guard), ties, *part)
+
+    def cut_once(part: Part) -> Any:
+        return kernel.cut_once(*_own_scratch(task, guard), ties, *part)
+
     if n_threads == 1:
-        return _joined([], [kernel.grow(_own_scratch(task), *whole)])
+        return _joined([], [grow(whole)])
     with ThreadPoolExecutor(n_threads) as pool:
-        crown, parts = _grow_crown(task, whole, pool, 8 * n_threads)
-        return _joined(crown, list(pool.map(lambda part: kernel.grow(_own_scratch(task), *part), parts)))
+        crown, parts = _grow_crown(whole, lambda parts: list(pool.map(cut_once, parts)), 8 * n_threads)
+        return _joined(crown, list(pool.map(grow, parts)))
 
 
-def _grow_crown(task: Task, whole: Part, pool: ThreadPoolExecutor, enough: int) -> tuple[list[Any], list[Part]]:
+def _grow_crown(whole: Part, cut_all: Callable[[list[Part]], list[Any]], enough: int) -> tuple[list[Any], list[Part]]:
     """Cuts of the upper levels, level by level, and the parts below them from left to right.
 
     A level lists, for every part of the level above, its cut (with attribute -1 where it was left whole).
     """
     parts, levels = [whole], []
     while len(parts) < enough:
-        cuts = list(pool.map(lambda part: kernel.cut_once(_own_scratch(task), *part), parts))
+        cuts = cut_all(parts)
         if all(cut[0] < 0 for cut in cuts):
             break
         levels.append(cuts)
@@ -191,11 +199,12 @@ def _halves(part: Part, cut: tuple[int, int, int, int]) -> list[Part]:
     ]
 
 
-def _own_scratch(task: Task) -> Task:
-    """The same task with scratch space of its own, for one thread."""
+def _own_scratch(task: Task, guard: Guard | None) -> tuple[Task, Guard | None]:
+    """The same task and guard with scratch space of their own, for one thread."""
     size = int(task.geometry.n_values.max()) + 1
     histogram, codes, below = np.zeros(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-    return task._replace(guard=with_scratch(task.guard), histogram=histogram, codes=codes, below=below)
+    own = task._replace(histogram=histogram, codes=codes, below=below)
+    return own, None if guard is None else with_scratch(guard)
 
 
 def _joined(crown: list[Any], subtrees: list[Any]) -> tuple[Cuts, np.ndarray]:
