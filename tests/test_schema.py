@@ -108,6 +108,15 @@ def test_proposes_roles_with_reasons():
     assert schema["age"].kind == "numeric"
 
 
+def test_an_identifier_may_need_company():
+    """Numbers that start anew every year name a person only together with the year."""
+    frame = pl.DataFrame({"year": np.repeat([2001, 2002, 2003], 30), "id": list(range(30)) * 3, "size": [1, 2, 3] * 30})
+    schema = Schema.infer(frame)
+    assert schema["id"].role == "identifier"
+    assert "beside year" in schema.reasons["id"]
+    assert schema["year"].role == "quasi"
+
+
 def test_separation_by_hand():
     """Six of six pairs are told apart by x and y together; x alone leaves two pairs, y alone two."""
     frame = pl.DataFrame({"x": ["a", "a", "b", "b"], "y": [1, 2, 1, 2]})

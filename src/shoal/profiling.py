@@ -122,13 +122,18 @@ def _role_by_itself(profile: _Profile, n_rows: int) -> tuple[str, str] | None:
     nameable = profile.content == "text" or profile.whole
     if nameable and n_rows >= 20 and alone.distinction >= IDENTIFIER_DISTINCTION:
         return "identifier", f"proposed identifier: {shown}."
-    if _named(profile.name, _IDENTIFIER_NAMES) and nameable and alone.distinction >= 0.5:
+    if _may_identify(profile) and alone.distinction >= 0.5:
         return "identifier", f"proposed identifier: its name says so, and {shown}."
     if _named(profile.name, _SENSITIVE_NAMES):
         return "sensitive", "proposed sensitive: its name says so."
     if _named(profile.name, _TARGET_NAMES) and n_values <= 20:
         return "target", f"proposed target: its name says so, and it has {n_values} values."
     return None
+
+
+def _may_identify(profile: _Profile) -> bool:
+    """Whether a column is called like an identifier and holds what can be one."""
+    return (profile.content == "text" or profile.whole) and _named(profile.name, _IDENTIFIER_NAMES)
 
 
 def _named(name: str, pattern: str) -> bool:
@@ -151,6 +156,8 @@ def _roles_in_company(profiles: list[_Profile]) -> dict[str, tuple[str, str]]:
             facts += f" from {before:.1%} to {unique[company]:.1%}"
         quasi = profile.alone.separation >= QUASI_SEPARATION or gain >= UNIQUE_SHARE
         role = "quasi" if quasi else "other"
+        if gain > 0 and unique[company] >= IDENTIFIER_DISTINCTION and _may_identify(profile):
+            role, facts = "identifier", f"its name says so, and {facts}"
         roles[profile.name] = (role, f"proposed {role}: {facts}.")
     return roles
 

@@ -100,6 +100,13 @@ def _ancestors(column: Column, low: np.ndarray, high: np.ndarray, texts: np.ndar
 def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
     found = distinct_values(column, labels)
     shown = [text if text is not None else "missing" for text in texts]
+    # Codes follow frequency; people look for a value where its number or its letters put it.
+    place = {
+        code: i
+        for i, code in enumerate(
+            sorted(range(len(shown)), key=[_reading_order(text) for text in texts.tolist()].__getitem__)
+        )
+    }
     values: list[str | None] = []
     for g in range(len(low)):
         codes = found.values[found.indptr[g] : found.indptr[g + 1]]
@@ -108,8 +115,19 @@ def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray,
         elif len(codes) == column.n_values or len(codes) > LARGEST_SET:
             values.append(TOP)
         else:
-            values.append("{" + ", ".join(shown[code] for code in codes) + "}")
+            values.append("{" + ", ".join(shown[code] for code in sorted(codes.tolist(), key=place.__getitem__)) + "}")
     return values
+
+
+def _reading_order(text: str | None) -> tuple[int, float, str]:
+    """Numbers by size, then texts by letter, then the missing value."""
+    if text is None:
+        return 2, 0.0, ""
+    try:
+        number = float(text)
+    except ValueError:
+        return 1, 0.0, text
+    return (0, number, text) if np.isfinite(number) else (1, 0.0, text)
 
 
 def _of_members(labels: np.ndarray, members: np.ndarray) -> np.ndarray:
