@@ -101,12 +101,7 @@ def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray,
     found = distinct_values(column, labels)
     shown = [text if text is not None else "missing" for text in texts]
     # Codes follow frequency; people look for a value where its number or its letters put it.
-    place = {
-        code: i
-        for i, code in enumerate(
-            sorted(range(len(shown)), key=[_reading_order(text) for text in texts.tolist()].__getitem__)
-        )
-    }
+    order = [_reading_order(text) for text in texts.tolist()]
     values: list[str | None] = []
     for g in range(len(low)):
         codes = found.values[found.indptr[g] : found.indptr[g + 1]]
@@ -115,7 +110,7 @@ def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray,
         elif len(codes) == column.n_values or len(codes) > LARGEST_SET:
             values.append(TOP)
         else:
-            values.append("{" + ", ".join(shown[code] for code in sorted(codes.tolist(), key=place.__getitem__)) + "}")
+            values.append("{" + ", ".join(shown[code] for code in sorted(codes.tolist(), key=order.__getitem__)) + "}")
     return values
 
 

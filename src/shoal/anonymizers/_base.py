@@ -61,7 +61,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
         """Groups of rows that were not fitted."""
-        raise NotImplementedError(f"{type(self).__name__} cannot place rows that it has not seen.")
+        raise ShoalError(f"{type(self).__name__} cannot place rows that it has not seen: use fit_transform on all rows.")
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Partition the rows and decide what each group is released as."""
@@ -69,7 +69,11 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Anonymize these rows: k and every constraint hold on what is returned."""
+        """Anonymize these rows: k and every constraint hold on what is returned.
+
+        With a model about a population all of its rows are returned; :func:`shoal.anonymize` hands out the released
+        ones only.
+        """
         released, _ = self.anonymize_frame(X, y)
         return self._close(released, X)
 
