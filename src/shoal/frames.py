@@ -86,7 +86,7 @@ def factorize(series: nw.Series[Any]) -> Factor:
 def content_of(series: nw.Series[Any]) -> Content:
     """What a column holds: numbers, Booleans, dates or text; anything else is refused by name."""
     dtype = series.dtype
-    if dtype.is_numeric():
+    if dtype.is_numeric() and dtype not in (nw.Int128, nw.UInt128):
         return "number"
     if dtype == nw.Boolean:
         return "boolean"
@@ -97,8 +97,8 @@ def content_of(series: nw.Series[Any]) -> Content:
     if dtype == nw.Object or dtype == nw.Unknown:
         return _content_of_objects(series)
     raise DataError(
-        f"Column {series.name!r} is of type {dtype}, which has no order and no plain text: "
-        "convert it to numbers, dates or text first."
+        f"Column {series.name!r} is of type {dtype}, which cannot be used: "
+        "convert it to plain numbers, dates or text first."
     )
 
 
@@ -322,16 +322,10 @@ def _kind_of_object(value: Any) -> str:
 
 
 def _to_array(series: nw.Series[Any], content: Content) -> np.ndarray:
-    try:
-        array = series.to_numpy()
-        if array.dtype == object:
-            dtype: Any = {"number": float, "boolean": bool, "date": "datetime64[us]"}[content]
-            array = array.astype(dtype)
-    except Exception:
-        # Libraries have types that numpy does not know, such as integers of 128 bits, and each its own way to say so.
-        raise DataError(
-            f"Column {series.name!r} is of type {series.dtype}, which cannot be used: convert it to a plainer one."
-        ) from None
+    array = series.to_numpy()
+    if array.dtype == object:
+        dtype: Any = {"number": float, "boolean": bool, "date": "datetime64[us]"}[content]
+        array = array.astype(dtype)
     return array
 
 

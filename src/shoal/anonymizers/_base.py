@@ -61,7 +61,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
         """Groups of rows that were not fitted."""
-        raise ShoalError(f"{type(self).__name__} cannot place rows that it has not seen: use fit_transform on all rows.")
+        raise ShoalError(f"{type(self).__name__} cannot place rows that it has not seen: use fit_transform.")
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Partition the rows and decide what each group is released as."""
