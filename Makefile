@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types imports bench lock clean
+.PHONY: help demo test bench lock clean
 
 help:
 	@echo "make demo   anonymize an embedded census and look at the result"

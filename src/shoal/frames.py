@@ -130,11 +130,6 @@ def missing_rows(series: nw.Series[Any]) -> np.ndarray:
     return np.asarray(missing.to_numpy(), dtype=bool)
 
 
-def has_infinity(values: np.ndarray) -> bool:
-    """Whether an array of numbers holds an infinity."""
-    return values.dtype.kind == "f" and bool(np.isinf(values).any())
-
-
 def take(series: nw.Series[Any], rows: np.ndarray) -> nw.Series[Any]:
     """``series[rows]``, in the library and type of the series."""
     return series[np.ascontiguousarray(rows, dtype=np.intp)]
