@@ -13,7 +13,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
 from shoal import Attribute, LDiversity, Mondrian, Schema, TCloseness, frames
-from shoal.anonymizers import mondrian as module
 from shoal.table import encode
 from tables import tables
 
@@ -67,7 +66,6 @@ def test_threads_do_not_change_the_result(random_table, k, n_threads):
     expected, cuts = one.labels_, one._cuts
     # The threshold is there for speed alone; without it small tables take the parallel path too.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROWS_WORTH_A_THREAD", 1)
         patch.setattr(frames, "ROWS_WORTH_A_THREAD", 1)
         several = Mondrian(schema, min(k, len(frame)), n_jobs=n_threads).fit(frame)
     assert np.array_equal(several.labels_, expected)

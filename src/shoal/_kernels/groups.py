@@ -152,3 +152,13 @@ def tally(codes, order, starts, counted, n_values):
             histogram[values[at]] = 0
         indptr[g + 1] = filled
     return indptr, values[:filled].copy(), counts[:filled].copy()
+
+
+@jit
+def label_rows(order, leaf_start, labels):
+    """Number the groups by where they start."""
+    n_leaves = leaf_start.shape[0]
+    for g in range(n_leaves):
+        stop = leaf_start[g + 1] if g + 1 < n_leaves else order.shape[0]
+        for i in range(leaf_start[g], stop):
+            labels[order[i]] = g

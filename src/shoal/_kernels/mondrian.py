@@ -355,16 +355,6 @@ def _precedes(rows, ties, a, b):
 
 
 @jit
-def label_rows(order, leaf_start, labels):
-    """Number the groups by where they start."""
-    n_leaves = leaf_start.shape[0]
-    for g in range(n_leaves):
-        stop = leaf_start[g + 1] if g + 1 < n_leaves else order.shape[0]
-        for i in range(leaf_start[g], stop):
-            labels[order[i]] = g
-
-
-@jit
 def descend(codes, attribute, cut_from, cut_to, left, right, labels):
     """Send rows down a tree of cuts; labels are the numbers of the leaves."""
     for i in range(codes.shape[0]):

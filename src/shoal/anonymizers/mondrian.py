@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import numbers
-import os
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from shoal._kernels import groups
 from shoal._kernels import mondrian as kernel
 from shoal._kernels.guard import Guard
 from shoal._kernels.mondrian import Task
 from shoal.anonymizers._base import Anonymizer
 from shoal.errors import GuaranteeWarning, ShoalError
-from shoal.frames import ROWS_WORTH_A_THREAD
+from shoal.growth import Cut, Cuts, Part, count_threads, grow_in_threads
 from shoal.guards import with_scratch
 from shoal.partition import measure_geometry, pack_rows
 from shoal.privacy import PrivacyModel
@@ -110,9 +109,9 @@ class Mondrian(Anonymizer):
         task = Task(rows, geometry, smallest, self.prefer == "width", scratch, scratch, scratch)
         ties = guard.sensitive if self.mode == "relaxed" else None
         asks = guard if len(guard.rules.model) else None
-        self._cuts, leaf_starts = _grow_tree(task, asks, ties, _threads(self.n_jobs, table.n_rows))
+        self._cuts, leaf_starts = _grow_tree(task, asks, ties, count_threads(self.n_jobs, table.n_rows))
         labels = np.empty(table.n_rows, np.int32)
-        kernel.label_rows(rows.order, leaf_starts, labels)
+        groups.label_rows(rows.order, leaf_starts, labels)
         return labels
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
@@ -124,7 +123,8 @@ class Mondrian(Anonymizer):
                 stacklevel=3,
             )
         labels = np.empty(len(codes), np.int32)
-        kernel.descend(codes, *self._cuts, labels)
+        cuts = self._cuts
+        kernel.descend(codes, cuts.attribute, *cuts.rule, cuts.left, cuts.right, labels)
         return labels
 
     def _check_parameters(self) -> None:
@@ -137,66 +137,24 @@ class Mondrian(Anonymizer):
             raise ShoalError(f"n_jobs must be a whole number of threads or None, not {self.n_jobs!r}.")
 
 
-class Cuts(NamedTuple):
-    """A tree of cuts: rows with from <= code < to go left; a leaf has attribute -1 and its number in ``right``."""
-
-    attribute: np.ndarray
-    cut_from: np.ndarray
-    cut_to: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-
-
-class Part(NamedTuple):
-    """Rows that lie side by side, and bounds of their codes."""
-
-    start: int
-    stop: int
-    low: np.ndarray
-    high: np.ndarray
-
-
 def _grow_tree(task: Task, guard: Guard | None, ties: np.ndarray | None, n_threads: int) -> tuple[Cuts, np.ndarray]:
-    """Grow the upper part of the tree level by level until there is work for all threads, then the rest in parallel."""
     n_values = task.geometry.n_values
-    whole = Part(0, len(task.rows.order), np.zeros_like(n_values), n_values - 1)
+    whole = Part(0, len(task.rows.order), (np.zeros_like(n_values), n_values - 1))
 
-    def grow(part: Part) -> Any:
-        return kernel.grow(*_own_scratch(task, guard), ties, *part)
+    def grow(part: Part) -> tuple[Cuts, np.ndarray]:
+        (attribute, cut_from, cut_to, right), leaf_starts = kernel.grow(
+            *_own_scratch(task, guard), ties, part.start, part.stop, *part.known
+        )
+        left = np.arange(1, len(attribute) + 1, dtype=np.int32)
+        return Cuts(attribute, left, right, (cut_from, cut_to)), leaf_starts
 
-    def cut_once(part: Part) -> Any:
-        return kernel.cut_once(*_own_scratch(task, guard), ties, *part)
+    def cut_once(part: Part) -> Cut:
+        attribute, cut_from, cut_to, middle = kernel.cut_once(
+            *_own_scratch(task, guard), ties, part.start, part.stop, *part.known
+        )
+        return Cut(attribute, (cut_from, cut_to), middle)
 
-    if n_threads == 1:
-        return _joined([], [grow(whole)])
-    with ThreadPoolExecutor(n_threads) as pool:
-        crown, parts = _grow_crown(whole, lambda parts: list(pool.map(cut_once, parts)), 8 * n_threads)
-        return _joined(crown, list(pool.map(grow, parts)))
-
-
-def _grow_crown(whole: Part, cut_all: Callable[[list[Part]], list[Any]], enough: int) -> tuple[list[Any], list[Part]]:
-    """Cuts of the upper levels, level by level, and the parts below them from left to right.
-
-    A level lists, for every part of the level above, its cut (with attribute -1 where it was left whole).
-    """
-    parts, levels = [whole], []
-    while len(parts) < enough:
-        cuts = cut_all(parts)
-        if all(cut[0] < 0 for cut in cuts):
-            break
-        levels.append(cuts)
-        parts = [half for part, cut in zip(parts, cuts, strict=True) for half in _halves(part, cut)]
-    return levels, parts
-
-
-def _halves(part: Part, cut: tuple[int, int, int, int]) -> list[Part]:
-    if cut[0] < 0:
-        return [part]
-    middle = cut[3]
-    return [
-        Part(part.start, middle, part.low.copy(), part.high.copy()),
-        Part(middle, part.stop, part.low.copy(), part.high.copy()),
-    ]
+    return grow_in_threads(whole, grow, cut_once, n_threads)
 
 
 def _own_scratch(task: Task, guard: Guard | None) -> tuple[Task, Guard | None]:
@@ -205,39 +163,3 @@ def _own_scratch(task: Task, guard: Guard | None) -> tuple[Task, Guard | None]:
     histogram, codes, below = np.zeros(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     own = task._replace(histogram=histogram, codes=codes, below=below)
     return own, None if guard is None else with_scratch(guard)
-
-
-def _joined(crown: list[Any], subtrees: list[Any]) -> tuple[Cuts, np.ndarray]:
-    """One tree of the crown's cuts and the subtrees under them, and where the leaves start."""
-    n_crown = sum(cut[0] >= 0 for level in crown for cut in level)
-    roots = n_crown + np.concatenate(([0], np.cumsum([len(tree[0]) for tree, _ in subtrees]))).astype(np.int64)
-    attribute, cut_from, cut_to, right = (
-        np.concatenate([np.zeros(n_crown, np.int32), *(tree[part] for tree, _ in subtrees)]) for part in range(4)
-    )
-    left = np.arange(1, len(attribute) + 1, dtype=np.int32)
-    n_leaves = 0
-    for root, end, (tree, leaf_starts) in zip(roots, roots[1:], subtrees, strict=False):
-        right[root:end] += np.where(tree[0] >= 0, root, n_leaves)
-        n_leaves += len(leaf_starts)
-    # From the lowest level of the crown up: every cut takes the nodes of its two parts from the level below.
-    below, first_node = list(roots[:-1]), n_crown
-    for level in reversed(crown):
-        parts = iter(below)
-        first_node -= sum(cut[0] >= 0 for cut in level)
-        node, below = first_node, []
-        for j, first, last, _ in level:
-            if j < 0:
-                below.append(next(parts))
-                continue
-            attribute[node], cut_from[node], cut_to[node] = j, first, last
-            left[node], right[node] = next(parts), next(parts)
-            below.append(node)
-            node += 1
-    leaf_starts = np.concatenate([starts for _, starts in subtrees])
-    return Cuts(attribute.astype(np.int16), cut_from, cut_to, left, right), leaf_starts
-
-
-def _threads(n_jobs: int | None, n_rows: int) -> int:
-    available = os.cpu_count() or 1
-    wanted = available if n_jobs is None or n_jobs < 0 else max(n_jobs, 1)
-    return max(1, min(wanted, n_rows // ROWS_WORTH_A_THREAD))

@@ -1,0 +1,252 @@
+"""Decision trees on encoded columns: what goes left is decided by the bin of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal._kernels import groups
+from shoal._kernels import tree as kernel
+from shoal._kernels.guard import Guard
+from shoal._kernels.tree import MOST_BINS, ONE_VS_REST, ORDERED, SUBSET, Attributes, Likeness, Samples, Task
+from shoal.growth import Cut, Cuts, Part, grow_in_threads
+from shoal.guards import with_scratch
+from shoal.table import Column
+
+FORMS = {"one-vs-rest": ONE_VS_REST, "subset": SUBSET}
+CRITERIA = {"gini": kernel.GINI, "entropy": kernel.ENTROPY}
+FIXED_POINT = 1 << 20
+"""Units of a fixed-point number in one standard deviation: finer than any cut can tell, and far from overflow."""
+NO_LIMIT = np.iinfo(np.int32).max
+_NONE = np.empty(0, np.int64)
+_ALONE = Likeness(_NONE, _NONE, np.empty((0, MOST_BINS), np.int64), np.empty(0), 1.0)
+
+
+class Binning(NamedTuple):
+    """How the codes of each column are put into at most 256 bins."""
+
+    lookups: tuple[np.ndarray, ...]
+    """Bin of each code."""
+    attributes: Attributes
+    means: np.ndarray
+    """float64 (q, MOST_BINS): mean position of the rows in each bin of an ordered column."""
+
+
+class Response(NamedTuple):
+    """What a tree learns: numbers in fixed point, one column each, or one column of classes."""
+
+    guide: np.ndarray
+    criterion: int
+    n_classes: int
+
+
+def numbers(outputs: np.ndarray) -> Response:
+    """Numbers to learn (n, m): scaled together, so that the one that varies most varies by one unit."""
+    outputs = np.asarray(outputs, float).reshape(len(outputs), -1)
+    centered = outputs - outputs.mean(axis=0)
+    scale = float(np.sqrt((centered**2).mean(axis=0).max(initial=0.0)))
+    fixed = np.rint(centered / (scale or 1.0) * FIXED_POINT).astype(np.int64)
+    return Response(fixed, kernel.SQUARES, 0)
+
+
+def classes(codes: np.ndarray, n_classes: int, criterion: str) -> Response:
+    """Classes to learn, as codes; two classes by gini are one column of zeros and ones."""
+    if n_classes <= 2 and criterion == "gini":
+        return Response(np.asarray(codes, np.int64).reshape(-1, 1), kernel.SQUARES, 0)
+    return Response(np.asarray(codes, np.int64).reshape(-1, 1), CRITERIA[criterion], n_classes)
+
+
+def make_bins(columns: Sequence[Column], nominal: str = "subset") -> Binning:
+    """Bins for each column: one a value where that fits, else runs of numbers that hold as many rows each.
+
+    Of a nominal column with more values the rarest share the last bin.
+    """
+    lookups = tuple(_lookup(column) for column in columns)
+    ordered = np.array([is_ordered(column) for column in columns])
+    attributes = Attributes(
+        n_bins=np.array([int(lookup.max(initial=0)) + 1 for lookup in lookups], np.int64),
+        form=np.where(ordered, ORDERED, FORMS[nominal]),
+        missing=np.array(
+            [
+                int(lookup[column.missing]) if is_ordered(column) and column.missing >= 0 else -1
+                for lookup, column in zip(lookups, columns, strict=True)
+            ],
+            np.int64,
+        ),
+    )
+    means = np.zeros((len(columns), MOST_BINS))
+    for j, (lookup, column) in enumerate(zip(lookups, columns, strict=True)):
+        means[j] = _bin_means(lookup, column)
+    return Binning(lookups, attributes, means)
+
+
+def is_ordered(column: Column) -> bool:
+    """Whether the codes of a column follow an order that means something."""
+    return column.attribute.kind != "nominal"
+
+
+def _lookup(column: Column) -> np.ndarray:
+    if column.n_values <= MOST_BINS:
+        return np.arange(column.n_values, dtype=np.uint8)
+    counts = np.bincount(column.codes, minlength=column.n_values)
+    if not is_ordered(column):
+        rank = np.empty(column.n_values, np.int64)
+        rank[np.lexsort((np.arange(column.n_values), -counts))] = np.arange(column.n_values)
+        return np.minimum(rank, MOST_BINS - 1).astype(np.uint8)
+    n_bins = MOST_BINS - (column.missing >= 0)
+    present = counts[: column.n_present]
+    below = np.cumsum(present) - present
+    lookup = np.minimum(below * n_bins // max(int(present.sum()), 1), n_bins - 1)
+    # Values that hold more than a bin's share leave bins empty: close the gaps.
+    lookup = np.unique(lookup, return_inverse=True)[1]
+    if column.missing >= 0:
+        lookup = np.append(lookup, lookup[-1] + 1)
+    return lookup.astype(np.uint8)
+
+
+def _bin_means(lookup: np.ndarray, column: Column) -> np.ndarray:
+    """Mean position of the rows of each bin; the missing value lies at the mean of all."""
+    counts = np.bincount(column.codes, minlength=column.n_values).astype(float)
+    positions = column.positions.copy()
+    if column.missing >= 0:
+        counts[column.missing], positions[column.missing] = 0.0, 0.0
+    mean = float(counts @ positions) / max(counts.sum(), 1.0)
+    totals = np.bincount(lookup, weights=counts, minlength=MOST_BINS)
+    sums = np.bincount(lookup, weights=counts * (positions - mean), minlength=MOST_BINS)
+    return mean + sums / np.maximum(totals, 1.0)
+
+
+def bin_codes(binning: Binning, codes: Sequence[np.ndarray]) -> np.ndarray:
+    """Bins of rows (n, padded to whole words of eight), from the codes of each column."""
+    bins = np.zeros((len(codes[0]), -(-len(codes) // 8) * 8), np.uint8)
+    for j, (lookup, column) in enumerate(zip(binning.lookups, codes, strict=True)):
+        groups.look_up(column, 0, lookup, bins[:, j])
+    return bins
+
+
+def make_likeness(binning: Binning, bins: np.ndarray, response: Response, weight: float, shares: np.ndarray) -> Any:
+    """Learn the attributes beside the guide: the guide's variance counts ``weight``, theirs the rest, by shares.
+
+    Every attribute's variance, the sum over its values for a nominal one, is brought to the same scale first.
+    """
+    n, q = len(bins), len(shares)
+    ordered = binning.attributes.form == ORDERED
+    value = np.zeros((q, MOST_BINS), np.int64)
+    share = np.zeros(q)
+    for j in range(q):
+        counts = np.bincount(bins[:, j], minlength=MOST_BINS)
+        if ordered[j]:
+            spread = binning.means[j] - counts @ binning.means[j] / n
+            deviation = float(np.sqrt(counts @ spread**2 / n))
+            value[j] = np.rint(spread / (deviation or 1.0) * FIXED_POINT)
+            variance = FIXED_POINT**2 if deviation > 0 else 0.0
+        else:
+            variance = 1.0 - float(((counts / n) ** 2).sum())
+        share[j] = shares[j] / variance if variance > 0 else 0.0
+    total = shares[share > 0].sum()
+    guide_variance = float(response.guide.astype(float).var(axis=0).sum())
+    return Likeness(
+        ordered=np.flatnonzero(ordered & (share > 0)),
+        nominal=np.flatnonzero(~ordered & (share > 0)),
+        value=value,
+        share=share * (1.0 - weight) / (total or 1.0),
+        guide_share=weight / (guide_variance or 1.0),
+    )
+
+
+def grow_tree(
+    binning: Binning,
+    bins: np.ndarray,
+    response: Response,
+    smallest: int,
+    *,
+    guard: Guard | None = None,
+    likeness: Likeness | None = None,
+    weight: np.ndarray | None = None,
+    growth: int = kernel.DEPTH_FIRST,
+    most_leaves: int | None = None,
+    most_depth: int | None = None,
+    n_threads: int = 1,
+) -> tuple[Cuts, np.ndarray]:
+    """Grow a tree: its cuts, and the leaf of each row.
+
+    Parameters
+    ----------
+    binning, bins
+        From :func:`make_bins` and :func:`bin_codes`; ``bins`` is used up.
+    response : Response
+        What the tree learns.
+    smallest : int
+        Rows that every leaf has at least.
+    guard : Guard, optional
+        What both parts of a cut must keep beside their size.
+    likeness : Likeness, optional
+        From :func:`make_likeness`.
+    weight : array (n,), optional
+        Weights of the rows; only their ratios count.
+    growth : int
+        DEPTH_FIRST, BREADTH_FIRST or BEST_FIRST: which node is cut next; it matters with ``most_leaves``.
+    most_leaves, most_depth : int, optional
+        Limits.
+    n_threads : int
+        One where the number of leaves is limited, because then every cut depends on the others.
+    """
+    samples = _lay_samples(bins, response, weight)
+    slots = (1 if weight is None else 2) + (response.n_classes or response.guide.shape[1])
+    limited = most_leaves is not None or most_depth is not None
+
+    def own(part: Part) -> tuple[Task, Guard | None]:
+        scratch = kernel.make_scratch(0 if likeness is None else len(bins), len(binning.lookups), slots)
+        task = Task(
+            samples, binning.attributes, likeness or _ALONE, likeness is not None, response.criterion, response.n_classes, smallest, growth,
+            most_leaves or NO_LIMIT, NO_LIMIT if most_depth is None else most_depth, scratch,
+        )  # fmt: skip
+        return task, None if guard is None else with_scratch(guard)
+
+    def grow(part: Part) -> tuple[Cuts, np.ndarray]:
+        (attribute, left, right, side), leaf_starts = kernel.grow(*own(part), part.start, part.stop)
+        return Cuts(attribute, left, right, (side,)), leaf_starts
+
+    def cut_once(part: Part) -> Cut:
+        attribute, side, middle = kernel.cut_once(*own(part), part.start, part.stop)
+        return Cut(attribute, (side,), middle)
+
+    cuts, leaf_starts = grow_in_threads(Part(0, len(bins)), grow, cut_once, 1 if limited else n_threads)
+    return cuts, _labels(samples.order, leaf_starts)
+
+
+def settle_rows(cuts: Cuts, bins: np.ndarray, smallest: int, guard: Guard | None = None) -> np.ndarray:
+    """Groups of rows that the tree was not grown on: its leaves, merged where they fall short."""
+    samples = _lay_samples(bins, Response(np.zeros((len(bins), 0), np.int64), kernel.SQUARES, 0), None)
+    starts = kernel.settle(samples, guard, smallest, cuts.attribute, cuts.left, cuts.right, *cuts.rule)
+    return _labels(samples.order, starts)
+
+
+def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:
+    """Leaves of rows."""
+    labels = np.empty(len(bins), np.int32)
+    kernel.descend(bins, cuts.attribute, cuts.left, cuts.right, *cuts.rule, labels)
+    return labels
+
+
+def _lay_samples(bins: np.ndarray, response: Response, weight: np.ndarray | None) -> Samples:
+    order = np.arange(len(bins), dtype=np.int32 if len(bins) < 1 << 31 else np.int64)
+    return Samples(bins, bins.view(np.uint64), response.guide.copy(), _fixed_weight(weight), order)
+
+
+def _fixed_weight(weight: np.ndarray | None) -> np.ndarray:
+    """Whole weights as they are, others as multiples of a 2²⁰th of the largest one."""
+    if weight is None:
+        return np.empty(0, np.int64)
+    weight = np.asarray(weight, float)
+    if (weight == np.rint(weight)).all():
+        return weight.astype(np.int64)
+    return np.rint(weight / weight.max() * FIXED_POINT).astype(np.int64)
+
+
+def _labels(order: np.ndarray, leaf_starts: np.ndarray) -> np.ndarray:
+    labels = np.empty(len(order), np.int32)
+    groups.label_rows(order, leaf_starts, labels)
+    return labels

@@ -1,0 +1,145 @@
+"""Trees of cuts, grown on several threads.
+
+The upper part of a tree is grown level by level until there is work for all threads, then the subtrees in parallel.
+The result does not depend on the number of threads, because a cut depends on nothing but the rows it cuts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal import frames
+
+
+class Cuts(NamedTuple):
+    """A tree of cuts; node 0 is the root."""
+
+    attribute: np.ndarray
+    """int16: the attribute that a node cuts; -1 in a leaf."""
+    left: np.ndarray
+    right: np.ndarray
+    """int32: the children; in a leaf ``right`` is its number, by where it starts."""
+    rule: tuple[np.ndarray, ...]
+    """Arrays that say, node by node, which codes go left."""
+
+
+class Cut(NamedTuple):
+    """One cut of a part: the attribute (-1 if there is none), which codes go left, and where the right part begins."""
+
+    attribute: int
+    rule: tuple[Any, ...]
+    middle: int
+
+
+class Part(NamedTuple):
+    """Rows that lie side by side, and whatever else is known of them."""
+
+    start: int
+    stop: int
+    known: tuple[np.ndarray, ...] = ()
+
+
+Grow = Callable[[Part], tuple[Cuts, np.ndarray]]
+
+
+def grow_in_threads(
+    whole: Part, grow: Grow, cut_once: Callable[[Part], Cut], n_threads: int
+) -> tuple[Cuts, np.ndarray]:
+    """Grow the tree of all rows: its cuts, and where each leaf starts.
+
+    Parameters
+    ----------
+    whole : Part
+    grow : function
+        Grows the whole tree of a part.
+    cut_once : function
+        Makes the first cut of that tree.
+    n_threads : int
+    """
+    if n_threads == 1:
+        return grow(whole)
+    with ThreadPoolExecutor(n_threads) as pool:
+        crown, parts = _grow_crown(whole, lambda parts: list(pool.map(cut_once, parts)), 8 * n_threads)
+        return _joined(crown, list(pool.map(grow, parts)))
+
+
+def count_threads(n_jobs: int | None, n_rows: int) -> int:
+    """Threads that are worth their while."""
+    available = os.cpu_count() or 1
+    wanted = available if n_jobs is None or n_jobs < 0 else max(n_jobs, 1)
+    return max(1, min(wanted, n_rows // frames.ROWS_WORTH_A_THREAD))
+
+
+def _grow_crown(
+    whole: Part, cut_all: Callable[[list[Part]], list[Cut]], enough: int
+) -> tuple[list[list[Cut]], list[Part]]:
+    """Cuts of the upper levels, level by level, and the parts below them from left to right.
+
+    A level lists, for every part of the level above, its cut (with attribute -1 where it was left whole).
+    """
+    parts, levels = [whole], []
+    while len(parts) < enough:
+        cuts = cut_all(parts)
+        if all(cut.attribute < 0 for cut in cuts):
+            break
+        levels.append(cuts)
+        parts = [half for part, cut in zip(parts, cuts, strict=True) for half in _halves(part, cut)]
+    return levels, parts
+
+
+def _halves(part: Part, cut: Cut) -> list[Part]:
+    if cut.attribute < 0:
+        return [part]
+    return [
+        Part(part.start, cut.middle, tuple(known.copy() for known in part.known)),
+        Part(cut.middle, part.stop, tuple(known.copy() for known in part.known)),
+    ]
+
+
+def _joined(crown: list[list[Cut]], subtrees: list[tuple[Cuts, np.ndarray]]) -> tuple[Cuts, np.ndarray]:
+    """One tree of the crown's cuts and the subtrees under them, and where the leaves start."""
+    n_crown = sum(cut.attribute >= 0 for level in crown for cut in level)
+    joined = _side_by_side(n_crown, [cuts for cuts, _ in subtrees])
+    roots = n_crown + np.concatenate(([0], np.cumsum([len(cuts.attribute) for cuts, _ in subtrees]))).astype(np.int64)
+    n_leaves = 0
+    for root, end, (cuts, leaf_starts) in zip(roots, roots[1:], subtrees, strict=False):
+        joined.left[root:end] += root
+        joined.right[root:end] += np.where(cuts.attribute >= 0, root, n_leaves).astype(np.int32)
+        n_leaves += len(leaf_starts)
+    # From the lowest level of the crown up: every cut takes the nodes of its two parts from the level below.
+    below, first_node = list(roots[:-1]), n_crown
+    for level in reversed(crown):
+        parts = iter(below)
+        first_node -= sum(cut.attribute >= 0 for cut in level)
+        node, below = first_node, []
+        for cut in level:
+            if cut.attribute < 0:
+                below.append(next(parts))
+                continue
+            joined.attribute[node] = cut.attribute
+            joined.left[node], joined.right[node] = next(parts), next(parts)
+            for array, value in zip(joined.rule, cut.rule, strict=True):
+                array[node] = value
+            below.append(node)
+            node += 1
+    return joined, np.concatenate([leaf_starts for _, leaf_starts in subtrees])
+
+
+def _side_by_side(n_crown: int, trees: list[Cuts]) -> Cuts:
+    """The nodes of all trees behind room for the crown's."""
+
+    def put_together(arrays: list[np.ndarray]) -> np.ndarray:
+        room = np.zeros((n_crown, *arrays[0].shape[1:]), arrays[0].dtype)
+        return np.concatenate([room, *arrays])
+
+    return Cuts(
+        put_together([tree.attribute for tree in trees]),
+        put_together([tree.left for tree in trees]),
+        put_together([tree.right for tree in trees]),
+        tuple(put_together([tree.rule[i] for tree in trees]) for i in range(len(trees[0].rule))),
+    )
