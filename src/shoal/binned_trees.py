@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,6 @@ class Binning(NamedTuple):
     lookups: tuple[np.ndarray, ...]
     """Bin of each code."""
     attributes: Attributes
-    means: np.ndarray
-    """float64 (q, MOST_BINS): mean position of the rows in each bin of an ordered column."""
 
 
 class Response(NamedTuple):
@@ -42,7 +40,7 @@ class Response(NamedTuple):
     n_classes: int
 
 
-def numbers(outputs: np.ndarray) -> Response:
+def learn_numbers(outputs: np.ndarray) -> Response:
     """Numbers to learn (n, m): scaled together, so that the one that varies most varies by one unit."""
     outputs = np.asarray(outputs, float).reshape(len(outputs), -1)
     centered = outputs - outputs.mean(axis=0)
@@ -51,7 +49,7 @@ def numbers(outputs: np.ndarray) -> Response:
     return Response(fixed, kernel.SQUARES, 0)
 
 
-def classes(codes: np.ndarray, n_classes: int, criterion: str) -> Response:
+def learn_classes(codes: np.ndarray, n_classes: int, criterion: str) -> Response:
     """Classes to learn, as codes; two classes by gini are one column of zeros and ones."""
     if n_classes <= 2 and criterion == "gini":
         return Response(np.asarray(codes, np.int64).reshape(-1, 1), kernel.SQUARES, 0)
@@ -65,8 +63,10 @@ def make_bins(columns: Sequence[Column], nominal: str = "subset") -> Binning:
     """
     lookups = tuple(_lookup(column) for column in columns)
     ordered = np.array([is_ordered(column) for column in columns])
+    n_bins = np.array([int(lookup.max(initial=0)) + 1 for lookup in lookups], np.int64)
     attributes = Attributes(
-        n_bins=np.array([int(lookup.max(initial=0)) + 1 for lookup in lookups], np.int64),
+        n_bins=n_bins,
+        first=np.cumsum(n_bins) - n_bins,
         form=np.where(ordered, ORDERED, FORMS[nominal]),
         missing=np.array(
             [
@@ -76,10 +76,7 @@ def make_bins(columns: Sequence[Column], nominal: str = "subset") -> Binning:
             np.int64,
         ),
     )
-    means = np.zeros((len(columns), MOST_BINS))
-    for j, (lookup, column) in enumerate(zip(lookups, columns, strict=True)):
-        means[j] = _bin_means(lookup, column)
-    return Binning(lookups, attributes, means)
+    return Binning(lookups, attributes)
 
 
 def is_ordered(column: Column) -> bool:
@@ -119,26 +116,33 @@ def _bin_means(lookup: np.ndarray, column: Column) -> np.ndarray:
 
 
 def bin_codes(binning: Binning, codes: Sequence[np.ndarray]) -> np.ndarray:
-    """Bins of rows (n, padded to whole words of eight), from the codes of each column."""
+    """Bins of rows (n, padded to whole words of eight), from the codes of each column.
+
+    Codes behind all others, of values that were not there when the bins were made, get a bin of their own if there is
+    room for one.
+    """
     bins = np.zeros((len(codes[0]), -(-len(codes) // 8) * 8), np.uint8)
     for j, (lookup, column) in enumerate(zip(binning.lookups, codes, strict=True)):
-        groups.look_up(column, 0, lookup, bins[:, j])
+        unseen = min(int(lookup.max(initial=0)) + 1, MOST_BINS - 1)
+        groups.look_up(column, 0, np.append(lookup, np.uint8(unseen)), bins[:, j])
     return bins
 
 
-def make_likeness(binning: Binning, bins: np.ndarray, response: Response, weight: float, shares: np.ndarray) -> Any:
-    """Learn the attributes beside the guide: the guide's variance counts ``weight``, theirs the rest, by shares.
+def make_likeness(binning: Binning, columns: Sequence[Column], response: Response, weight: float) -> Likeness:
+    """Learn the attributes beside the guide: the guide's variance counts ``weight``, theirs the rest, by their weights.
 
     Every attribute's variance, the sum over its values for a nominal one, is brought to the same scale first.
     """
-    n, q = len(bins), len(shares)
+    n, q = len(columns[0].codes), len(columns)
+    shares = np.array([column.attribute.weight for column in columns], float)
     ordered = binning.attributes.form == ORDERED
     value = np.zeros((q, MOST_BINS), np.int64)
     share = np.zeros(q)
     for j in range(q):
-        counts = np.bincount(bins[:, j], minlength=MOST_BINS)
+        counts = np.bincount(binning.lookups[j][columns[j].codes], minlength=MOST_BINS)
         if ordered[j]:
-            spread = binning.means[j] - counts @ binning.means[j] / n
+            means = _bin_means(binning.lookups[j], columns[j])
+            spread = means - counts @ means / n
             deviation = float(np.sqrt(counts @ spread**2 / n))
             value[j] = np.rint(spread / (deviation or 1.0) * FIXED_POINT)
             variance = FIXED_POINT**2 if deviation > 0 else 0.0
@@ -198,7 +202,7 @@ def grow_tree(
     limited = most_leaves is not None or most_depth is not None
 
     def own(part: Part) -> tuple[Task, Guard | None]:
-        scratch = kernel.make_scratch(0 if likeness is None else len(bins), len(binning.lookups), slots)
+        scratch = kernel.make_scratch(0 if likeness is None else len(bins), binning.attributes, slots)
         task = Task(
             samples, binning.attributes, likeness or _ALONE, likeness is not None, response.criterion, response.n_classes, smallest, growth,
             most_leaves or NO_LIMIT, NO_LIMIT if most_depth is None else most_depth, scratch,
@@ -215,13 +219,6 @@ def grow_tree(
 
     cuts, leaf_starts = grow_in_threads(Part(0, len(bins)), grow, cut_once, 1 if limited else n_threads)
     return cuts, _labels(samples.order, leaf_starts)
-
-
-def settle_rows(cuts: Cuts, bins: np.ndarray, smallest: int, guard: Guard | None = None) -> np.ndarray:
-    """Groups of rows that the tree was not grown on: its leaves, merged where they fall short."""
-    samples = _lay_samples(bins, Response(np.zeros((len(bins), 0), np.int64), kernel.SQUARES, 0), None)
-    starts = kernel.settle(samples, guard, smallest, cuts.attribute, cuts.left, cuts.right, *cuts.rule)
-    return _labels(samples.order, starts)
 
 
 def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:

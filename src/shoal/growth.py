@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal import frames
+from shoal._kernels import groups
+from shoal._kernels import settling as kernel
+from shoal._kernels.guard import Guard
 
 
 class Cuts(NamedTuple):
@@ -66,6 +69,30 @@ def grow_in_threads(
     with ThreadPoolExecutor(n_threads) as pool:
         crown, parts = _grow_crown(whole, lambda parts: list(pool.map(cut_once, parts)), 8 * n_threads)
         return _joined(crown, list(pool.map(grow, parts)))
+
+
+def settle(cuts: Cuts, leaves: np.ndarray, smallest: int, guard: Guard | None) -> np.ndarray:
+    """Groups of rows that a tree was not grown on: its leaves, merged where they fall short.
+
+    From the root down, the rows of a node are parted as the tree says if both parts then have what every group needs.
+    If only one has, the others go to the nearest leaf of that part, and if neither has, all stay together.
+
+    Parameters
+    ----------
+    cuts : Cuts
+    leaves : int array (n,)
+        The leaf of each row.
+    smallest : int
+        Rows that every group has at least.
+    guard : Guard, optional
+        What every group must keep beside its size.
+    """
+    n_leaves = int(np.count_nonzero(cuts.attribute < 0))
+    order, starts = groups.order_by_label(leaves, n_leaves)
+    found = kernel.settle(cuts.attribute, cuts.left, cuts.right, order, starts, smallest, guard)
+    labels = np.empty(len(leaves), np.int32)
+    groups.label_rows(order, found, labels)
+    return labels
 
 
 def count_threads(n_jobs: int | None, n_rows: int) -> int:

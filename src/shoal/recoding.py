@@ -8,6 +8,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal import frames
+from shoal._kernels import groups as grouping
 from shoal._kernels import hierarchy as trees
 from shoal._kernels import recoding as kernel
 from shoal._kernels.geometry import LARGEST_SET, SET, TREE
@@ -15,7 +16,7 @@ from shoal.partition import bounds, distinct_values, forms, group_members, measu
 from shoal.schema import Schema
 from shoal.table import TOP, Column, Table
 
-RECODINGS = ("interval", "set", "representative", "mean", "sample")
+RECODINGS = ("interval", "set", "representative", "medoid", "median", "majority", "mean", "sample")
 
 
 class Recoded(NamedTuple):
@@ -31,6 +32,7 @@ def recode(
     recoding: str,
     members: np.ndarray | None = None,
     random: np.random.Generator | None = None,
+    classes: np.ndarray | None = None,
 ) -> dict[str, Recoded]:
     """Release every group as one value a quasi-identifier.
 
@@ -39,20 +41,30 @@ def recode(
     table : Table
     labels : int array (n,)
         Group of each row, -1 for suppressed ones.
-    recoding : {"interval", "set", "representative", "mean", "sample"}
-        Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; means (and most frequent
-        values); a row drawn at random.
+    recoding : {"interval", "set", "representative", "medoid", "median", "majority", "mean", "sample"}
+        Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; the row whose distances to
+        the others add up to least; medians (and most frequent values); the row nearest to the median among those of the
+        group's most frequent class; means (and most frequent values); a row drawn at random.
     members : bool array (n,), optional
         Rows that are released, if only some are. Ranges, ancestors and sets cover all rows of a group; a row that
         stands for its group is one that is released.
+    random : Generator, optional
+        For ``"sample"``.
+    classes : int array (n,), optional
+        Class of each row, for ``"majority"``.
     """
     if recoding in ("interval", "set"):
         return _spans(table, labels, sets=recoding == "set")
     if members is not None:
         labels = _of_members(labels, members)
-    if recoding == "mean":
-        return _means(table, labels)
-    rows = _drawn_rows(table, labels, random) if recoding == "sample" else _central_rows(table, labels)
+    if recoding in ("mean", "median"):
+        return _centers(table, labels, means=recoding == "mean")
+    if recoding == "sample":
+        rows = _drawn_rows(table, labels, random)
+    elif recoding == "majority":
+        rows = _majority_rows(table, labels, classes)
+    else:
+        rows = _central_rows(table, labels, medoid=recoding == "medoid")
     return {column.name: Recoded(rows=rows) for column in table.quasi}
 
 
@@ -132,11 +144,29 @@ def _of_members(labels: np.ndarray, members: np.ndarray) -> np.ndarray:
     return np.where(members | ~has_members[labels], labels, -1)
 
 
-def _central_rows(table: Table, labels: np.ndarray) -> np.ndarray:
+def _central_rows(table: Table, labels: np.ndarray, *, medoid: bool) -> np.ndarray:
     order, starts = _released_groups(labels)
     geometry = measure_geometry(table)
+    if medoid:
+        return kernel.medoids(table.codes, order, starts, geometry)
     center = kernel.centers(table.codes, order, starts, geometry)
     return kernel.nearest_rows(table.codes, order, starts, center, geometry)
+
+
+def _majority_rows(table: Table, labels: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+    """The row nearest to the median among those of the most frequent class (of several the lowest)."""
+    order, starts = _released_groups(labels)
+    eligible = np.ones(table.n_rows, bool)
+    if classes is not None:
+        everyone = np.empty(0, bool)
+        at, found, counts = grouping.tally(classes, order, starts, everyone, int(classes.max(initial=0)) + 1)
+        most = np.maximum.reduceat(counts, at[:-1]).repeat(np.diff(at))
+        group = np.arange(len(starts) - 1).repeat(np.diff(at))
+        # From the last to the first, so that the lowest of several classes is written last.
+        majority = np.full(len(starts), -1)
+        majority[group[counts == most][::-1]] = found[counts == most][::-1]
+        eligible = classes == majority[labels]
+    return kernel.nearest_to_median(table.codes, order, starts, eligible, measure_geometry(table))
 
 
 def _drawn_rows(table: Table, labels: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
@@ -148,12 +178,13 @@ def _drawn_rows(table: Table, labels: np.ndarray, random: np.random.Generator | 
     return order[starts + (random.random(len(sizes)) * sizes).astype(np.int64)]
 
 
-def _means(table: Table, labels: np.ndarray) -> dict[str, Recoded]:
+def _centers(table: Table, labels: np.ndarray, *, means: bool) -> dict[str, Recoded]:
+    """Each attribute on its own: the median, or the mean of a number; else the most frequent value."""
     order, starts = _released_groups(labels)
     center = kernel.centers(table.codes, order, starts, measure_geometry(table))
     recoded = {}
     for j, column in enumerate(table.quasi):
-        if column.attribute.kind == "numeric":
+        if means and column.attribute.kind == "numeric":
             recoded[column.name] = Recoded(_mean_values(column, labels, len(starts) - 1))
         else:
             row_of_code = np.zeros(column.n_values, np.int64)

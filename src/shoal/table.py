@@ -136,10 +136,17 @@ def encode_column(series: nw.Series[Any], attribute: Attribute, missing: Missing
     return _column(attribute, factor.codes, _VOCABULARIES[attribute.kind](factor, attribute), bool(is_missing.any()))
 
 
-def encode_like(series: nw.Series[Any], fitted: Column) -> np.ndarray:
+def take_rows(table: Table, rows: np.ndarray) -> Table:
+    """Some rows of a table, in the same vocabulary."""
+    columns = {name: replace(column, codes=column.codes[rows]) for name, column in table.columns.items()}
+    return Table(columns, table.schema, len(rows))
+
+
+def encode_like(series: nw.Series[Any], fitted: Column, *, unseen: Literal["error", "last"] = "error") -> np.ndarray:
     """Codes of new rows in the vocabulary of a fitted column.
 
-    A number that was not seen takes the code of the nearest one that was; an unseen category is an error.
+    A number that was not seen takes the code of the nearest one that was; an unseen category (or a missing value where
+    there was none) is an error, or takes a code behind all others.
     """
     factor = frames.factorize(series)
     if fitted.attribute.kind == "numeric":
@@ -152,19 +159,21 @@ def encode_like(series: nw.Series[Any], fitted: Column) -> np.ndarray:
     else:
         index = {fitted.text(code): code for code in range(fitted.n_present)}
         texts = [plain_text(value, factor.content) for value in factor.values]
-        codes = np.array([index.get(text, -1) for text in texts], np.int64)
+        other = -1 if unseen == "error" else fitted.n_values
+        codes = np.array([index.get(text, other) for text in texts], np.int64)
         if (codes < 0).any():
             value = texts[int(np.argmin(codes))]
             raise DataError(
                 f"Attribute {fitted.name!r} has the value {value!r}, which was not there when the anonymizer was "
                 "fitted: fit it again with that value, or add it to the hierarchy."
             )
-    if (factor.codes < 0).any() and fitted.missing < 0:
+    missing = fitted.missing if fitted.missing >= 0 or unseen == "error" else fitted.n_values
+    if (factor.codes < 0).any() and missing < 0:
         raise DataError(
             f"Attribute {fitted.name!r} has missing values, which were not there when the anonymizer was fitted: "
             "fill or drop them."
         )
-    lookup = np.append(codes, fitted.missing)
+    lookup = np.append(codes, missing)
     return lookup[factor.codes]
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal._kernels._jit import jit
+from shoal._kernels._jit import inner, jit
 from shoal._kernels.geometry import LINE
+
+
+SHORT = 40
+"""Fewer values are put in order by insertion."""
 
 
 @jit
@@ -14,34 +18,76 @@ def centers(codes, order, starts, geometry):
     n_groups = starts.shape[0] - 1
     q = codes.shape[1]
     center = np.empty((n_groups, q), np.int64)
+    largest = 0
+    for g in range(n_groups):
+        largest = max(largest, starts[g + 1] - starts[g])
+    values = np.empty(largest, np.int64)
+    histogram = np.zeros(geometry.n_values.max(), np.int64)
     for g in range(n_groups):
         size = starts[g + 1] - starts[g]
-        values = np.empty(size, np.int64)
         for j in range(q):
             for i in range(size):
                 values[i] = codes[order[starts[g] + i], j]
-            values.sort()
-            center[g, j] = _lower_median(values, geometry.missing[j]) if geometry.form[j] == LINE else _mode(values)
+            if geometry.form[j] == LINE:
+                center[g, j] = _lower_median(values, size, geometry.missing[j], histogram)
+            else:
+                center[g, j] = _mode(values, size, histogram)
     return center
 
 
-@jit
-def _lower_median(values, missing):
-    """Of the values that are not missing, if there are any; the missing code is the highest."""
-    n = values.shape[0]
-    while missing >= 0 and n > 0 and values[n - 1] == missing:
-        n -= 1
-    return values[(n - 1) // 2] if n > 0 else values[0]
+@inner
+def _lower_median(values, size, missing, histogram):
+    """Of the values that are not missing, if there are any; the missing code is the highest. Values are reordered."""
+    n = 0
+    for i in range(size):
+        if values[i] != missing:
+            values[n] = values[i]
+            n += 1
+    if n == 0:
+        return np.int64(missing)
+    middle = (n - 1) // 2
+    low, high = values[0], values[0]
+    for i in range(1, n):
+        low, high = min(low, values[i]), max(high, values[i])
+    if n > SHORT and high - low < 4 * n:
+        return _median_by_counting(values, n, middle, low, histogram)
+    if n > SHORT:
+        values[:n].sort()
+        return values[middle]
+    for i in range(1, n):
+        value, at = values[i], i
+        while at > 0 and values[at - 1] > value:
+            values[at] = values[at - 1]
+            at -= 1
+        values[at] = value
+    return values[middle]
 
 
-@jit
-def _mode(values):
-    """The most frequent of sorted values, the lowest of several."""
-    best, best_run, run = values[0], 0, 0
-    for i in range(values.shape[0]):
-        run = run + 1 if i > 0 and values[i] == values[i - 1] else 1
-        if run > best_run:
-            best, best_run = values[i], run
+@inner
+def _median_by_counting(values, n, middle, low, histogram):
+    for i in range(n):
+        histogram[values[i]] += 1
+    code, below = low, histogram[low]
+    while below <= middle:
+        code += 1
+        below += histogram[code]
+    for i in range(n):
+        histogram[values[i]] = 0
+    return code
+
+
+@inner
+def _mode(values, size, histogram):
+    """The most frequent value, the lowest of several."""
+    for i in range(size):
+        histogram[values[i]] += 1
+    best = values[0]
+    for i in range(1, size):
+        value = values[i]
+        if histogram[value] > histogram[best] or (histogram[value] == histogram[best] and value < best):
+            best = value
+    for i in range(size):
+        histogram[values[i]] = 0
     return best
 
 
@@ -87,6 +133,147 @@ def _lower(codes, a, b):
         if codes[a, j] != codes[b, j]:
             return codes[a, j] < codes[b, j]
     return False
+
+
+@jit
+def medoids(codes, order, starts, geometry):
+    """The row of each group whose distances to all others of it add up to least; of several the lowest codes."""
+    n_groups = starts.shape[0] - 1
+    chosen = np.empty(n_groups, np.int64)
+    for g in range(n_groups):
+        size = starts[g + 1] - starts[g]
+        total = np.zeros(size)
+        values = np.empty(size, np.int64)
+        for j in range(codes.shape[1]):
+            for i in range(size):
+                values[i] = codes[order[starts[g] + i], j]
+            if geometry.form[j] == LINE:
+                _add_line_distances(values, geometry, j, total)
+            else:
+                _add_unequal(values, geometry.weight[j], total)
+        best = 0
+        for i in range(1, size):
+            tied = total[i] == total[best]
+            if total[i] < total[best] or (tied and _lower(codes, order[starts[g] + i], order[starts[g] + best])):
+                best = i
+        chosen[g] = order[starts[g] + best]
+    return chosen
+
+
+@inner
+def _add_line_distances(values, geometry, j, total):
+    """Add to each row's total its distances to the others on a line; the missing value is at distance 1 from all."""
+    at, weight = geometry.position_at[j], geometry.weight[j]
+    step = weight * geometry.scale[j]
+    by_value = np.argsort(values)
+    n = values.shape[0]
+    present = n
+    while present > 0 and values[by_value[present - 1]] == geometry.missing[j]:
+        present -= 1
+    whole = 0.0
+    for r in range(present):
+        whole += geometry.position[at + values[by_value[r]]]
+    below, r = 0.0, 0
+    while r < present:
+        position = geometry.position[at + values[by_value[r]]]
+        end = r
+        while end < present and values[by_value[end]] == values[by_value[r]]:
+            end += 1
+        # Those below add position - theirs, those above theirs - position; equal ones add nothing either way.
+        distance = (r * position - below) + (whole - below - (present - r) * position)
+        for tie in range(r, end):
+            total[by_value[tie]] += step * distance + weight * (n - present)
+        below += (end - r) * position
+        r = end
+    for r in range(present, n):
+        total[by_value[r]] += weight * present
+
+
+@inner
+def _add_unequal(values, weight, total):
+    """Add to each row's total how many others have another value."""
+    by_value = np.argsort(values)
+    n = values.shape[0]
+    r = 0
+    while r < n:
+        end = r
+        while end < n and values[by_value[end]] == values[by_value[r]]:
+            end += 1
+        for tie in range(r, end):
+            total[by_value[tie]] += weight * (n - (end - r))
+        r = end
+
+
+@jit
+def nearest_to_median(codes, order, starts, eligible, geometry):
+    """The eligible row of each group that is nearest to its median, by Euclidean distance over one-hot columns.
+
+    Positions on a line are scaled to reach from 0 to 1; every other value is a column of zeros and ones, whose median
+    is 1 where more than half of the group has the value, and ½ where exactly half does.
+    """
+    n_groups, q = starts.shape[0] - 1, codes.shape[1]
+    chosen = np.empty(n_groups, np.int64)
+    for g in range(n_groups):
+        size = starts[g + 1] - starts[g]
+        values = np.empty(size, np.int64)
+        distance = np.zeros(size)
+        for j in range(q):
+            for i in range(size):
+                values[i] = codes[order[starts[g] + i], j]
+            if geometry.form[j] == LINE:
+                _add_line_squares(values, geometry, j, distance)
+            else:
+                _add_one_hot_squares(values, np.sort(values), geometry.weight[j], distance)
+        best = -1
+        for i in range(size):
+            row = order[starts[g] + i]
+            if not eligible[row]:
+                continue
+            if best < 0 or distance[i] < distance[best]:
+                best = i
+            elif distance[i] == distance[best] and _lower(codes, row, order[starts[g] + best]):
+                best = i
+        chosen[g] = order[starts[g] + best]
+    return chosen
+
+
+@inner
+def _add_line_squares(values, geometry, j, distance):
+    """Squared distances to the median position of those present; being missing is a column of its own."""
+    at, weight = geometry.position_at[j], geometry.weight[j]
+    ordered = np.sort(values)
+    n = values.shape[0]
+    present = n
+    while present > 0 and ordered[present - 1] == geometry.missing[j]:
+        present -= 1
+    center = 0.0
+    if present > 0:
+        low, high = ordered[(present - 1) // 2], ordered[present // 2]
+        center = 0.5 * (geometry.position[at + low] + geometry.position[at + high])
+    share = (n - present) / n
+    missing = 1.0 if share > 0.5 else 0.5 if share == 0.5 else 0.0
+    for i in range(n):
+        if values[i] == geometry.missing[j]:
+            distance[i] += weight * (1.0 - missing) ** 2
+        else:
+            step = (geometry.position[at + values[i]] - center) * geometry.scale[j]
+            distance[i] += weight * (step**2 + missing**2)
+
+
+@inner
+def _add_one_hot_squares(values, ordered, weight, distance):
+    n = values.shape[0]
+    # At most two values can be that frequent; each of them passes one of the two middle places.
+    first, second = ordered[(n - 1) // 2], ordered[n // 2]
+    for i in range(n):
+        squares = 1.0
+        for b, code in enumerate((first, second)):
+            if b == 1 and second == first:
+                break
+            share = (np.searchsorted(ordered, code, side="right") - np.searchsorted(ordered, code)) / n
+            median = 1.0 if share > 0.5 else 0.5 if share == 0.5 else 0.0
+            squares += median**2 - (2.0 * median if values[i] == code else 0.0)
+        distance[i] += weight * squares
 
 
 @jit

@@ -52,6 +52,8 @@ class Attributes(NamedTuple):
     """What the bins of each attribute are."""
 
     n_bins: np.ndarray
+    first: np.ndarray
+    """int64 (q,): where the bins of each attribute begin, all laid one behind the other."""
     form: np.ndarray
     """int64 (q,): ORDERED, ONE_VS_REST or SUBSET."""
     missing: np.ndarray
@@ -77,7 +79,7 @@ class Scratch(NamedTuple):
     """Space for one thread; histograms are all zero between nodes."""
 
     histogram: np.ndarray
-    """int64 (q, MOST_BINS, slots): rows, weight (only if rows are weighted), then sums of the guide."""
+    """int64 (bins, slots): rows, weight (only if rows are weighted), then sums of the guide."""
     occurring: np.ndarray
     n_occurring: np.ndarray
     """Bins that occur in a node, for each attribute."""
@@ -115,11 +117,12 @@ class Task(NamedTuple):
     scratch: Scratch
 
 
-def make_scratch(n_rows, n_attributes, slots):
+def make_scratch(n_rows, attributes, slots):
     """Space for one thread; ``n_rows`` is 0 where no likeness is learned."""
+    n_attributes, n_bins = len(attributes.n_bins), int(attributes.n_bins.sum())
     grid = (n_attributes, MOST_TRIES)
     return Scratch(
-        histogram=np.zeros((n_attributes, MOST_BINS, slots), np.int64),
+        histogram=np.zeros((n_bins, slots), np.int64),
         occurring=np.zeros((n_attributes, MOST_BINS), np.int64),
         n_occurring=np.zeros(n_attributes, np.int64),
         sequence=np.zeros(MOST_BINS, np.int64),
@@ -129,7 +132,7 @@ def make_scratch(n_rows, n_attributes, slots):
         variant=np.zeros(grid, np.int64),
         length=np.zeros(grid, np.int64),
         walk=np.zeros(n_rows, np.int32 if n_rows < 1 << 31 else np.int64),
-        count=np.zeros((n_attributes, MOST_BINS), np.int64),
+        count=np.zeros(n_bins, np.int64),
         inside=np.zeros(n_attributes, np.int64),
         across=np.zeros(n_attributes, np.int64),
         sums=np.zeros(n_attributes, np.int64),
@@ -170,7 +173,12 @@ def grow(task, guard, start, stop):
         n_nodes += 2
         n_leaves += 1
     leaf_start = _number_leaves(attribute[:n_nodes], left, right, begin, n_leaves)
-    return (attribute[:n_nodes].copy(), left[:n_nodes].copy(), right[:n_nodes].copy(), side[:n_nodes].copy()), leaf_start
+    return (
+        attribute[:n_nodes].copy(),
+        left[:n_nodes].copy(),
+        right[:n_nodes].copy(),
+        side[:n_nodes].copy(),
+    ), leaf_start
 
 
 @inner
@@ -257,102 +265,101 @@ def _fill(task, start, stop):
     """Fill the histograms of a node, and list the bins that occur, ascending."""
     samples, scratch = task.samples, task.scratch
     histogram, occurring, n_occurring = scratch.histogram, scratch.occurring, scratch.n_occurring
-    n_bins = task.attributes.n_bins
-    q = n_bins.shape[0]
-    if stop - start < FEW_ROWS:
-        for j in range(q):
-            n_occurring[j] = _list_few(samples.bins, start, stop, j, histogram, occurring)
-    if histogram.shape[2] == 2 and task.criterion == SQUARES:
-        _count_one_output(samples.bins, samples.guide, start, stop, q, histogram)
+    n_bins, first = task.attributes.n_bins, task.attributes.first
+    few = stop - start < FEW_ROWS
+    if few:
+        for j in range(n_bins.shape[0]):
+            n_occurring[j] = _list_few(samples.bins, start, stop, j, histogram[first[j] :], occurring[j])
+    if histogram.shape[1] == 2 and task.criterion == SQUARES:
+        _count_one_output(samples.bins, samples.guide, start, stop, first, histogram)
     elif task.criterion == SQUARES:
-        _count_outputs(samples.bins, samples.guide, samples.weight, start, stop, q, histogram)
+        _count_outputs(samples.bins, samples.guide, samples.weight, start, stop, first, histogram)
     else:
-        _count_classes(samples.bins, samples.guide, samples.weight, start, stop, q, histogram)
-    if stop - start >= FEW_ROWS:
-        for j in range(q):
-            n_occurring[j] = _list_bins(histogram, j, n_bins[j], occurring)
+        _count_classes(samples.bins, samples.guide, samples.weight, start, stop, first, histogram)
+    if not few:
+        for j in range(n_bins.shape[0]):
+            n_occurring[j] = _list_bins(histogram[first[j] :], n_bins[j], occurring[j])
     _sum_up(task)
 
 
 @inner
-def _list_few(bins, start, stop, j, histogram, occurring):
+def _list_few(bins, start, stop, j, sums, occurring):
     """List the bins of few rows in order, without a walk through all bins."""
     n = 0
     for i in range(start, stop):
         b = np.int64(bins[i, j])
-        if histogram[j, b, 0] == 0:
-            histogram[j, b, 0] = 1
+        if sums[b, 0] == 0:
+            sums[b, 0] = 1
             at = n
-            while at > 0 and occurring[j, at - 1] > b:
-                occurring[j, at] = occurring[j, at - 1]
+            while at > 0 and occurring[at - 1] > b:
+                occurring[at] = occurring[at - 1]
                 at -= 1
-            occurring[j, at] = b
+            occurring[at] = b
             n += 1
     for i in range(n):
-        histogram[j, occurring[j, i], 0] = 0
+        sums[occurring[i], 0] = 0
     return n
 
 
 @inner
-def _list_bins(histogram, j, n_bins, occurring):
+def _list_bins(sums, n_bins, occurring):
     n = 0
     for b in range(n_bins):
-        if histogram[j, b, 0] > 0:
-            occurring[j, n] = b
+        if sums[b, 0] > 0:
+            occurring[n] = b
             n += 1
     return n
 
 
 @inner
-def _count_one_output(bins, guide, start, stop, q, histogram):
+def _count_one_output(bins, guide, start, stop, first, histogram):
     for i in range(start, stop):
         output = guide[i, 0]
-        for j in range(q):
-            b = bins[i, j]
-            histogram[j, b, 0] += 1
-            histogram[j, b, 1] += output
+        for j in range(first.shape[0]):
+            at = first[j] + bins[i, j]
+            histogram[at, 0] += 1
+            histogram[at, 1] += output
 
 
 @inner
-def _count_outputs(bins, guide, weight, start, stop, q, histogram):
+def _count_outputs(bins, guide, weight, start, stop, first, histogram):
     weighted = weight.shape[0] > 0
-    first = 2 if weighted else 1
+    slot = 2 if weighted else 1
     for i in range(start, stop):
         w = weight[i] if weighted else 1
-        for j in range(q):
-            b = bins[i, j]
-            histogram[j, b, 0] += 1
+        for j in range(first.shape[0]):
+            at = first[j] + bins[i, j]
+            histogram[at, 0] += 1
             if weighted:
-                histogram[j, b, 1] += w
+                histogram[at, 1] += w
             for m in range(guide.shape[1]):
-                histogram[j, b, first + m] += guide[i, m] * w
+                histogram[at, slot + m] += guide[i, m] * w
 
 
 @inner
-def _count_classes(bins, guide, weight, start, stop, q, histogram):
+def _count_classes(bins, guide, weight, start, stop, first, histogram):
     weighted = weight.shape[0] > 0
-    first = 2 if weighted else 1
     for i in range(start, stop):
         w = weight[i] if weighted else 1
-        slot = first + guide[i, 0]
-        for j in range(q):
-            b = bins[i, j]
-            histogram[j, b, 0] += 1
+        slot = guide[i, 0] + (2 if weighted else 1)
+        for j in range(first.shape[0]):
+            at = first[j] + bins[i, j]
+            histogram[at, 0] += 1
             if weighted:
-                histogram[j, b, 1] += w
-            histogram[j, b, slot] += w
+                histogram[at, 1] += w
+            histogram[at, slot] += w
 
 
 @inner
 def _sum_up(task):
     """The node's totals, from the first attribute's histogram; and what likeness needs to know of the whole node."""
-    scratch = task.scratch
+    scratch, first = task.scratch, task.attributes.first
     histogram, occurring, n_occurring = scratch.histogram, scratch.occurring, scratch.n_occurring
     total, whole = scratch.total, scratch.whole
     for s in range(total.shape[0]):
         total[s] = 0
         for i in range(n_occurring[0]):
-            total[s] += histogram[0, occurring[0, i], s]
+            total[s] += histogram[occurring[0, i], s]
     if task.blended:
         at = _weight_slot(task.samples)
         value = task.likeness.value
@@ -360,11 +367,11 @@ def _sum_up(task):
             whole[t] = 0
             for i in range(n_occurring[t]):
                 b = occurring[t, i]
-                whole[t] += histogram[t, b, at] * value[t, b]
+                whole[t] += histogram[first[t] + b, at] * value[t, b]
         for t in task.likeness.nominal:
             whole[t] = 0
             for i in range(n_occurring[t]):
-                whole[t] += histogram[t, occurring[t, i], at] ** 2
+                whole[t] += histogram[first[t] + occurring[t, i], at] ** 2
 
 
 @inner
@@ -393,7 +400,7 @@ def _find_cuts(task, start, stop, tries):
     scratch, criterion, smallest = task.scratch, task.criterion, task.smallest
     histogram, n_occurring, sequence = scratch.histogram, scratch.n_occurring, scratch.sequence
     left, total = scratch.left, scratch.total
-    form, missing = task.attributes.form, task.attributes.missing
+    form, missing, first = task.attributes.form, task.attributes.missing, task.attributes.first
     at = _weight_slot(task.samples)
     for j in range(form.shape[0]):
         for r in range(tries):
@@ -401,35 +408,30 @@ def _find_cuts(task, start, stop, tries):
         n = n_occurring[j]
         if n < 2:
             continue
+        sums, alone = histogram[first[j] :], form[j] == ONE_VS_REST
         best = scratch.score[j], scratch.variant[j], scratch.length[j]
-        for variant in range(2 if _missing_occurs(histogram, j, missing[j], n) else 1):
-            _sequence(histogram, scratch.occurring, total, at, j, n, form[j], missing[j], variant, sequence)
-            alone = form[j] == ONE_VS_REST
+        for variant in range(2 if missing[j] >= 0 and n > 2 and sums[missing[j], 0] > 0 else 1):
+            _sequence(sums, scratch.occurring[j], total, at, n, form[j], missing[j], variant, sequence)
             if task.blended:
                 _sweep_blended(task, start, stop, j, n, alone, variant, tries, best)
             elif total.shape[0] == 2 and criterion == SQUARES:
-                _sweep_one_output(histogram[j], sequence, n, alone, total, smallest, variant, tries, best)
+                _sweep_one_output(sums, sequence, n, alone, total, smallest, variant, tries, best)
             else:
-                _sweep(histogram[j], sequence, n, alone, left, total, at, criterion, smallest, variant, tries, best)
+                _sweep(sums, sequence, n, alone, left, total, at, criterion, smallest, variant, tries, best)
 
 
 @inner
-def _missing_occurs(histogram, j, missing, n):
-    return missing >= 0 and n > 2 and histogram[j, missing, 0] > 0
-
-
-@inner
-def _sequence(histogram, occurring, total, at, j, n, form, missing, variant, sequence):
+def _sequence(sums, occurring, total, at, n, form, missing, variant, sequence):
     """The bins of a node in the order in which they go left one by one; variant 1 begins with the missing value."""
     for i in range(n):
-        sequence[i] = occurring[j, i]
+        sequence[i] = occurring[i]
     if variant == 1:
         # The missing value has the highest bin.
         for i in range(n - 1, 0, -1):
             sequence[i] = sequence[i - 1]
         sequence[0] = missing
     elif form == SUBSET:
-        _sort_by_mean(histogram[j], total, at, n, sequence)
+        _sort_by_mean(sums, total, at, n, sequence)
 
 
 @inner
@@ -528,22 +530,23 @@ def _times_log(x):
 def _sweep_blended(task, start, stop, j, n, alone, variant, tries, best):
     """``_sweep`` for a tree that learns attributes too: rows go left one by one, in the order of their bins."""
     samples, likeness, scratch = task.samples, task.likeness, task.scratch
-    histogram, sequence, walk = scratch.histogram, scratch.sequence, scratch.walk
-    left, total, sums, inside, across = scratch.left, scratch.total, scratch.sums, scratch.inside, scratch.across
+    sequence, left, total, sums = scratch.sequence, scratch.left, scratch.total, scratch.sums
+    inside, across, first = scratch.inside, scratch.across, task.attributes.first
+    own = scratch.histogram[first[j] :]
     at = _weight_slot(samples)
-    _lay_walk(samples.bins, start, stop, j, n, histogram, sequence, walk)
+    _lay_walk(samples.bins, start, stop, j, n, own, sequence, scratch.walk)
     for s in range(left.shape[0]):
         left[s] = 0
-    _forget_left(likeness, scratch)
+    _forget_left(likeness, scratch, first)
     place = start
     for i in range(n if alone and n > 2 else n - 1):
         b = sequence[i]
         if alone:
-            _forget_left(likeness, scratch)
+            _forget_left(likeness, scratch, first)
         for s in range(left.shape[0]):
-            left[s] = histogram[j, b, s] if alone else left[s] + histogram[j, b, s]
-        _learn_left(samples, likeness, scratch, at, place, place + histogram[j, b, 0])
-        place += histogram[j, b, 0]
+            left[s] = own[b, s] if alone else left[s] + own[b, s]
+        _learn_left(samples, likeness, scratch, first, at, place, place + own[b, 0])
+        place += own[b, 0]
         if left[0] < task.smallest or total[0] - left[0] < task.smallest or (variant == 1 and i == 0):
             continue
         score = likeness.guide_share * _score(left, total, at, task.criterion)
@@ -560,14 +563,14 @@ def _sweep_blended(task, start, stop, j, n, alone, variant, tries, best):
 
 
 @inner
-def _lay_walk(bins, start, stop, j, n, histogram, sequence, walk):
+def _lay_walk(bins, start, stop, j, n, sums, sequence, walk):
     """Rows of a node by their bin, in the order of the sequence."""
     at = np.empty(MOST_BINS, np.int64)
     place = start
     for i in range(n):
         b = sequence[i]
         at[b] = place
-        place += histogram[j, b, 0]
+        place += sums[b, 0]
     for i in range(start, stop):
         b = bins[i, j]
         walk[at[b]] = i
@@ -575,7 +578,7 @@ def _lay_walk(bins, start, stop, j, n, histogram, sequence, walk):
 
 
 @inner
-def _forget_left(likeness, scratch):
+def _forget_left(likeness, scratch, first):
     sums, inside, across = scratch.sums, scratch.inside, scratch.across
     occurring, n_occurring, count = scratch.occurring, scratch.n_occurring, scratch.count
     for t in likeness.ordered:
@@ -583,28 +586,28 @@ def _forget_left(likeness, scratch):
     for t in likeness.nominal:
         inside[t] = across[t] = 0
         for i in range(n_occurring[t]):
-            count[t, occurring[t, i]] = 0
+            count[first[t] + occurring[t, i]] = 0
 
 
 @inner
-def _learn_left(samples, likeness, scratch, at, first, last):
+def _learn_left(samples, likeness, scratch, first, at, begin, end):
     """Add rows of the walk to the left part."""
     bins, weight = samples.bins, samples.weight
     value, ordered, nominal = likeness.value, likeness.ordered, likeness.nominal
     walk, histogram, count = scratch.walk, scratch.histogram, scratch.count
     sums, inside, across = scratch.sums, scratch.inside, scratch.across
     w = 1
-    for place in range(first, last):
+    for place in range(begin, end):
         i = walk[place]
         if at == 1:
             w = weight[i]
         for t in ordered:
             sums[t] += value[t, bins[i, t]] * w
         for t in nominal:
-            b = bins[i, t]
-            inside[t] += w * (2 * count[t, b] + w)
-            across[t] += w * histogram[t, b, at]
-            count[t, b] += w
+            b = first[t] + bins[i, t]
+            inside[t] += w * (2 * count[b] + w)
+            across[t] += w * histogram[b, at]
+            count[b] += w
 
 
 @inner
@@ -664,17 +667,18 @@ def _choose_side(task, j, variant, length, side):
     scratch, attributes = task.scratch, task.attributes
     n, sequence = scratch.n_occurring[j], scratch.sequence
     at, form, missing = _weight_slot(task.samples), attributes.form[j], attributes.missing[j]
-    _sequence(scratch.histogram, scratch.occurring, scratch.total, at, j, n, form, missing, variant, sequence)
+    sums = scratch.histogram[attributes.first[j] :]
+    _sequence(sums, scratch.occurring[j], scratch.total, at, n, form, missing, variant, sequence)
     for w in range(side.shape[0]):
         side[w] = 0
     first = length - 1 if form == ONE_VS_REST else 0
     rows_left = 0
     for i in range(first, length):
-        rows_left += scratch.histogram[j, sequence[i], 0]
+        rows_left += sums[sequence[i], 0]
     larger = 2 * rows_left > scratch.total[0]
     last_left, first_right = sequence[length - 1], sequence[length] if length < n else sequence[length - 1]
     for b in range(attributes.n_bins[j]):
-        if scratch.histogram[j, b, 0] == 0:
+        if sums[b, 0] == 0:
             on_left = larger
             if form == ORDERED and b != missing:
                 on_left = b - last_left <= first_right - b
@@ -719,53 +723,11 @@ def _partition(samples, start, stop, j, side):
 def _clear(task):
     """Leave the histograms as they were found."""
     histogram, occurring, n_occurring = task.scratch.histogram, task.scratch.occurring, task.scratch.n_occurring
+    first = task.attributes.first
     for j in range(n_occurring.shape[0]):
         for i in range(n_occurring[j]):
-            for s in range(histogram.shape[2]):
-                histogram[j, occurring[j, i], s] = 0
-
-
-@jit
-def settle(samples, guard, smallest, attribute, left, right, side):
-    """Send rows down a tree that was grown on others: where the groups start.
-
-    At every node the rows go to both children if both then have what every group needs. If one falls short its rows go
-    with those of the other, and if both do, the node's rows stay together.
-    """
-    n = samples.order.shape[0]
-    stack = [(np.int64(0), np.int64(0), np.int64(n))]
-    starts = [np.int64(0)]
-    starts.pop()
-    while len(stack) > 0:
-        node, start, stop = stack.pop()
-        if attribute[node] < 0:
-            starts.append(start)
-            continue
-        middle = _partition(samples, start, stop, attribute[node], side[node])
-        left_holds = _holds(guard, samples.order, smallest, start, middle)
-        right_holds = _holds(guard, samples.order, smallest, middle, stop)
-        if left_holds and right_holds:
-            stack.append((np.int64(right[node]), middle, stop))
-            stack.append((np.int64(left[node]), start, middle))
-        elif left_holds:
-            stack.append((np.int64(left[node]), start, stop))
-        elif right_holds:
-            stack.append((np.int64(right[node]), start, stop))
-        else:
-            starts.append(start)
-    found = np.empty(len(starts), np.int64)
-    for i in range(len(starts)):
-        found[i] = starts[i]
-    return found
-
-
-@inner
-def _holds(guard, order, smallest, start, stop):
-    if stop - start < smallest:
-        return False
-    if guard is not None:
-        return guard_holds(guard, order, start, stop)
-    return True
+            for s in range(histogram.shape[1]):
+                histogram[first[j] + occurring[j, i], s] = 0
 
 
 @jit

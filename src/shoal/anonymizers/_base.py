@@ -6,7 +6,7 @@ import numbers
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -17,13 +17,29 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from shoal import frames
 from shoal._kernels.guard import Guard
 from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.growth import Cuts, settle
 from shoal.guards import largest_k, make_guard, membership, released_rows
+from shoal.guides import read_labels
+from shoal.models import read_target
 from shoal.partition import Bounds, bounds, count_groups
 from shoal.privacy import KAnonymity, PrivacyModel, check_constraints, show_level
 from shoal.recoding import RECODINGS, build_groups, recode, release_frame
 from shoal.schema import Attribute, Schema, require_schema
 from shoal.suppression import trim
 from shoal.table import Missing, Table, encode, encode_like, restrict
+
+
+class Job(NamedTuple):
+    """Rows that are to be released, and what must hold on them."""
+
+    frame: nw.DataFrame[Any]
+    table: Table
+    members: np.ndarray | None
+    """Which rows are released, if only some are."""
+    constraints: tuple[PrivacyModel, ...]
+    guard: Guard
+    smallest: int
+    """Rows that every group has at least."""
 
 
 class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,7 +73,10 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
-        """Labels of the rows: groups of at least ``smallest`` rows on which the guard's rules hold."""
+        """Labels of the rows: groups of at least ``smallest`` rows on which the guard's rules hold.
+
+        ``y`` is what :meth:`_look_at_target` made of it.
+        """
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
         """Groups of rows that were not fitted."""
@@ -99,6 +118,36 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             labels = np.where(outside.any(axis=1), -1, labels)
         return self._close(release_frame(frame, self.schema_, self._groups, labels), X)
 
+    def anonymize(self, X: Any, y: Any = None) -> Any:
+        """Release other rows than were fitted, by the same cuts: k and every constraint hold on what is returned.
+
+        A group that has too few of these rows, or breaks a constraint on them, is merged with its neighbours.
+
+        Parameters
+        ----------
+        X : table or array
+            With the columns of ``fit``.
+        y : array (n_rows,), optional
+            Labels, for ``recoding="majority"``.
+        """
+        released, _, _ = self.anonymize_others(X, y)
+        return self._close(released, X)
+
+    def anonymize_others(self, X: Any, y: Any = None) -> tuple[nw.DataFrame[Any], Table, np.ndarray]:
+        """Like :meth:`anonymize`: the released rows, the encoded table they were made from, and their groups."""
+        check_is_fitted(self, "labels_")
+        frame = self._open(X, reset=False)
+        job = self._make_job(frame)
+        codes = [encode_like(frame[column.name], column, unseen="last") for column in self._columns]
+        guard = job.guard if len(job.guard.rules.model) else None
+        labels = settle(self._cuts_in_use(), self._place(np.column_stack(codes)), job.smallest, guard)
+        labels, groups = self._recode(job, labels, self._classes_of(job, y))
+        return release_frame(frame, self.schema_, groups, labels), job.table, labels
+
+    def _cuts_in_use(self) -> Cuts:
+        """The tree of cuts that :meth:`_place` follows."""
+        raise ShoalError(f"{type(self).__name__} cannot release rows that it was not fitted on: use fit_transform.")
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the released columns: all but the identifiers."""
         check_is_fitted(self, "labels_")
@@ -114,28 +163,55 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
         self._check_parameters()
         self.schema_ = self.schema if self.schema is not None else _every_column_quasi(frame)
+        job = self._make_job(frame)
+        target = self._look_at_target(job, y)
+        labels = self._partition(job.table, job.guard, job.smallest, target)
+        self.labels_, self._groups = self._recode(job, labels, self._classes_of(job, y))
+        self._reach = bounds(job.table, self.labels_) if (self.labels_ < 0).any() else None
+        self._columns = [replace(column, codes=column.codes[:0]) for column in job.table.quasi]
+        return job.table
+
+    def _make_job(self, frame: nw.DataFrame[Any]) -> Job:
+        """Encode the rows and see that what is asked for can be reached at all."""
         constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
         table, members = _encode(frame, self.schema_, constraints, self.missing)
         guard = make_guard(constraints, table)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         smallest = largest_k(constraints) if members is None else 1
         _require_whole_table(constraints, table, members, smallest)
-        labels = self._partition(table, guard, smallest, y)
+        return Job(frame, table, members, constraints, guard, smallest)
+
+    def _look_at_target(self, job: Job, y: Any) -> Any:
+        """What the partition is told of the target."""
+        return y
+
+    def _classes_of(self, job: Job, y: Any) -> np.ndarray | None:
+        """The class of each row, where the recoding asks for it."""
+        if self.recoding != "majority":
+            return None
+        if y is None:
+            y = read_target(job.frame, self.schema_)
+        values = read_labels(y, job.table.n_rows)
+        return np.unique(values if values.ndim == 1 else values.argmax(axis=1), return_inverse=True)[1]
+
+    def _recode(self, job: Job, labels: np.ndarray, classes: np.ndarray | None) -> tuple[np.ndarray, nw.DataFrame[Any]]:
+        """Suppress what may be suppressed, and decide what each group is released as."""
+        recoding = self._recoding()
         if self.suppression > 0:
-            labels = trim(table, labels, guard, smallest, self.suppression, sets=self.recoding == "set")
+            labels = trim(job.table, labels, job.guard, job.smallest, self.suppression, sets=recoding == "set")
         # Only a draw needs random numbers; anything else must not advance a generator that others share.
-        random = _random_source(self.random_state) if self.recoding == "sample" else None
-        self._groups = build_groups(frame, recode(table, labels, self.recoding, members, random))
-        _require_released_groups(constraints, table, members, labels, self._groups)
-        self._reach = bounds(table, labels) if (labels < 0).any() else None
-        self._columns = [replace(column, codes=column.codes[:0]) for column in table.quasi]
-        self.labels_ = labels
-        return table
+        random = _random_source(self.random_state) if recoding == "sample" else None
+        groups = build_groups(job.frame, recode(job.table, labels, recoding, job.members, random, classes))
+        _require_released_groups(job.constraints, job.table, job.members, labels, groups)
+        return labels, groups
+
+    def _recoding(self) -> str:
+        return self.recoding
 
     def _check_parameters(self) -> None:
         if self.schema is not None:
             require_schema(self.schema)
-        _check_whole("k", self.k, 1)
+        check_whole("k", self.k, 1)
         if self.recoding not in RECODINGS:
             raise ShoalError(f"There is no recoding {self.recoding!r}: choose {', '.join(RECODINGS)}.")
         if not isinstance(self.suppression, numbers.Real) or not 0 <= self.suppression <= 1:
@@ -146,6 +222,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _open(self, X: Any, *, reset: bool) -> nw.DataFrame[Any]:
         """Take a dataframe or an array; remember its columns, or compare them with the fitted ones."""
+        if reset:
+            self._from_array = not frames.is_frame(X)
         if not frames.is_frame(X):
             array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
             if reset:
@@ -233,9 +311,16 @@ def _every_column_quasi(frame: nw.DataFrame[Any]) -> Schema:
     return Schema(Attribute(name, "quasi", kinds[frames.content_of(frame[name])]) for name in frame.columns)
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Refuse what is not a whole number, or too small."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise ShoalError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def check_threads(n_jobs: Any) -> None:
+    """Refuse a number of threads that is none."""
+    if n_jobs is not None and not isinstance(n_jobs, numbers.Integral):
+        raise ShoalError(f"n_jobs must be a whole number of threads or None, not {n_jobs!r}.")
 
 
 def _random_source(random_state: Any) -> np.random.Generator:

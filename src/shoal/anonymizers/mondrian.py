@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from shoal._kernels import groups
 from shoal._kernels import mondrian as kernel
 from shoal._kernels.guard import Guard
 from shoal._kernels.mondrian import Task
-from shoal.anonymizers._base import Anonymizer
+from shoal.anonymizers._base import Anonymizer, check_threads
 from shoal.errors import GuaranteeWarning, ShoalError
 from shoal.growth import Cut, Cuts, Part, count_threads, grow_in_threads
 from shoal.guards import with_scratch
@@ -114,14 +113,21 @@ class Mondrian(Anonymizer):
         groups.label_rows(rows.order, leaf_starts, labels)
         return labels
 
-    def _place(self, codes: np.ndarray) -> np.ndarray:
+    def transform(self, X: Any) -> Any:
+        """Put rows into the vocabulary of the fitted groups; see :meth:`Anonymizer.transform`."""
         if self.mode == "relaxed":
             warnings.warn(
                 "Relaxed groups overlap, and transform puts all rows that equal a median into one of them: "
                 "k holds on what fit_transform returned, not on this.",
                 GuaranteeWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
+        return super().transform(X)
+
+    def _cuts_in_use(self) -> Cuts:
+        return self._cuts
+
+    def _place(self, codes: np.ndarray) -> np.ndarray:
         labels = np.empty(len(codes), np.int32)
         cuts = self._cuts
         kernel.descend(codes, cuts.attribute, *cuts.rule, cuts.left, cuts.right, labels)
@@ -133,8 +139,7 @@ class Mondrian(Anonymizer):
             raise ShoalError(f"There is no mode {self.mode!r}: choose strict or relaxed.")
         if self.prefer not in ("gain", "width"):
             raise ShoalError(f"prefer={self.prefer!r} is unknown: choose gain or width.")
-        if self.n_jobs is not None and not isinstance(self.n_jobs, numbers.Integral):
-            raise ShoalError(f"n_jobs must be a whole number of threads or None, not {self.n_jobs!r}.")
+        check_threads(self.n_jobs)
 
 
 def _grow_tree(task: Task, guard: Guard | None, ties: np.ndarray | None, n_threads: int) -> tuple[Cuts, np.ndarray]:

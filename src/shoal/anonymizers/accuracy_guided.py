@@ -1,0 +1,413 @@
+"""Accuracy-guided anonymization (Goldsteen et al. 2020): the leaves of a tree that learns what a model says."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import get_scorer
+from sklearn.utils.validation import check_is_fitted
+
+from shoal._kernels.guard import Guard
+from shoal.anonymizers._base import Anonymizer, Job, check_threads, check_whole
+from shoal.anonymizers.mondrian import Mondrian
+from shoal.binned_trees import (
+    CRITERIA,
+    FORMS,
+    Response,
+    bin_codes,
+    grow_tree,
+    learn_classes,
+    learn_numbers,
+    make_bins,
+    make_likeness,
+    place_rows,
+)
+from shoal.errors import GuaranteeError, ShoalError
+from shoal.growth import Cuts, count_threads
+from shoal.guards import make_guard
+from shoal.guides import (
+    Guide,
+    ModelInput,
+    can_retrain,
+    guide_from_model,
+    guide_from_values,
+    guide_out_of_fold,
+    predicts_numbers,
+    read_labels,
+    split_rows,
+)
+from shoal.models import features, make_model, read_target
+from shoal.privacy import PrivacyModel
+from shoal.recoding import build_groups, recode, release_frame
+from shoal.schema import Schema
+from shoal.table import Missing, Table, take_rows
+
+CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, "mondrian")
+"""What the search tries."""
+SAFE_CHOICE = 0.7
+"""What is taken where nothing can be tried out: the best or nearly so for every model that was measured."""
+FEW_ROWS = 200
+"""Fewer rows are guided by their labels: they are too few to learn a model from a part of them."""
+MOST_SEARCH_ROWS = 20_000
+"""The search takes a sample of larger tables, with k in proportion."""
+FOLDS_OF_GUIDE = 5
+
+
+class Tried(NamedTuple):
+    """One candidate of the search, and how well the models did that were trained on its releases."""
+
+    guide: str | float
+    score: float
+    scores: tuple[float, ...]
+
+
+class Grouping(NamedTuple):
+    """Rows in groups, and where others belong."""
+
+    labels: np.ndarray
+    cuts: Cuts
+    place: Callable[[np.ndarray], np.ndarray]
+    """Leaves of rows, from their codes."""
+
+
+class Plan(NamedTuple):
+    """What the partition is to learn, and how."""
+
+    guide: Guide
+    choice: str | float
+
+
+class AccuracyGuided(Anonymizer):
+    """Partition so that a model retrained on the release stays accurate.
+
+    A decision tree learns what a model says of each row; its leaves, each of at least k rows, are the groups. By
+    default it learns the model's out-of-fold logits, blended with the attributes themselves, and how much of each is
+    found by trying: anonymize a part of the rows, retrain the model on it, score it on the others. A model that is
+    trained on the release takes new data as they are.
+
+    Parameters
+    ----------
+    schema : Schema, optional
+        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal. The labels are its
+        target, unless ``y`` is given.
+    k : int
+        Rows that every group has at least.
+    model : object, optional
+        The model that will be retrained. A scikit-learn estimator, trained or not, is copied and trained on parts of
+        the rows. Anything else with ``predict`` (better ``predict_proba`` or ``decision_function``) is asked what it
+        says of the rows. Without a model a gradient boosting stands in.
+    guide : {"auto", "hard", "soft"} or float
+        What the tree learns. ``"hard"``: the predicted classes, as published (or ``y`` itself, without a model).
+        ``"soft"``: logits. A number from 0 to 1: logits blended with the attributes, whose share is the rest.
+        ``"auto"``: chosen by cross-validation where the model can be retrained, else a blend of 0.7.
+    criterion : {"gini", "entropy"}
+        Impurity of predicted classes, for the hard guide.
+    nominal : {"subset", "one-vs-rest"}
+        How nominal attributes are cut: any values against the others, or one value against the others (as a tree does
+        on one-hot columns).
+    cv : int
+        Folds of the search.
+    scoring : str or callable, optional
+        What the search maximises, as scikit-learn names it; accuracy by default, or R².
+    constraints : sequence of privacy models
+        Kept at every cut, beside k.
+    recoding : {"representative", "median", "medoid", "majority", "mean", "sample", "interval", "set"}
+        What a group is released as: the row nearest to its centre; medians and most frequent values; the row nearest to
+        all others; the row nearest to the median among those of the most frequent class, as published; means; a row
+        drawn at random; ranges and common ancestors; ranges and sets.
+    suppression : float
+        Share of the rows that may be suppressed, where that lets the others be released more exactly.
+    missing : {"value", "error"}
+        Missing values count as a value of their own, or are refused.
+    n_jobs : int, optional
+        Threads; by default one for each core. The result does not depend on it.
+    random_state : int, RandomState or None
+        For folds, for models that have none of their own, and for ``recoding="sample"``.
+
+    Attributes
+    ----------
+    labels_ : int array (n_rows,)
+        Group of each fitted row; -1 for suppressed ones.
+    groups_ : dataframe
+        The released quasi-identifiers, one row a group.
+    guide_ : str or float
+        The guide in use.
+    search_ : list of Tried
+        What the search tried, best first; empty where there was none.
+    schema_ : Schema
+        The schema in use.
+
+    Examples
+    --------
+    >>> from shoal import AccuracyGuided
+    >>> from shoal.datasets import make_census
+    >>> from shoal.models import make_model
+    >>> census = make_census(1000)
+    >>> model = make_model("tree", census.schema)
+    >>> anonymizer = AccuracyGuided(census.schema, k=20, model=model, guide=0.7, random_state=0)
+    >>> released = anonymizer.fit_transform(census.frame)
+    >>> int(np.bincount(anonymizer.labels_).min()) >= 20
+    True
+    """
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        k: int = 5,
+        *,
+        model: Any = None,
+        guide: str | float = "auto",
+        criterion: str = "gini",
+        nominal: str = "subset",
+        cv: int = 3,
+        scoring: Any = None,
+        constraints: Sequence[PrivacyModel] = (),
+        recoding: str = "representative",
+        suppression: float = 0.0,
+        missing: Missing = "value",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            schema,
+            k,
+            constraints=constraints,
+            recoding=recoding,
+            suppression=suppression,
+            missing=missing,
+            random_state=random_state,
+        )
+        self.model = model
+        self.guide = guide
+        self.criterion = criterion
+        self.nominal = nominal
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+
+    def _look_at_target(self, job: Job, y: Any) -> Plan:
+        given = self._input(job.frame)
+        known = self._labels(job, y)
+        regression = self._regresses(known)
+        if self.model is None and known is None:
+            if self.guide == 0:
+                return Plan(Guide(np.zeros((job.table.n_rows, 1)), None, 0), 0.0)
+            raise ShoalError(
+                "There is nothing to be guided by: pass y, a model, or a schema whose target is a column of the table."
+            )
+        self.search_: list[Tried] = []
+        plan = self._make_plan(job, given, known, regression)
+        self.guide_ = plan.choice
+        self._guided_classes = plan.guide.classes
+        return plan
+
+    def _make_plan(self, job: Job, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
+        choice = {"soft": 1.0}.get(self.guide, self.guide) if isinstance(self.guide, str) else float(self.guide)
+        if choice == "hard":
+            return Plan(self._hard_guide(given, known, regression), "hard")
+        labels = known if known is not None and known.ndim == 1 else None
+        learns = labels is not None and len(labels) >= FEW_ROWS and (regression or len(np.unique(labels)) > 1)
+        if self.model is None and (not learns or guide_from_values(labels, regression=regression).outputs is not None):
+            guide = guide_from_values(known, regression=regression)
+            return Plan(guide, ("hard" if guide.outputs is None else SAFE_CHOICE) if choice == "auto" else choice)
+        model = self.model if self.model is not None else self._stand_in(regression)
+        if not learns or not can_retrain(model):
+            guide = guide_from_model(model, given.take(), soft=True, regression=regression)
+            return Plan(guide, SAFE_CHOICE if choice == "auto" else choice)
+        guide = guide_out_of_fold(model, given, labels, regression=regression, folds=FOLDS_OF_GUIDE, train=self._train)
+        if choice == "auto":
+            choice = SAFE_CHOICE if self.model is None else self._search(job, given, guide, labels)
+        if choice == "hard":
+            guide = self._hard_guide(given, known, regression)
+        return Plan(guide, choice)
+
+    def _labels(self, job: Job, y: Any) -> np.ndarray | None:
+        """What is known of each row: ``y``, or the schema's target if the table has it."""
+        if y is not None:
+            return read_labels(y, job.table.n_rows)
+        target = self.schema_.target
+        if len(target) == 1 and target[0].name in job.frame.columns:
+            return read_target(job.frame, self.schema_)
+        return None
+
+    def _regresses(self, known: np.ndarray | None) -> bool:
+        says = None if self.model is None else predicts_numbers(self.model)
+        if says is not None:
+            return says
+        if len(self.schema_.target) == 1:
+            return self.schema_.target[0].kind == "numeric"
+        return False
+
+    def _input(self, frame: nw.DataFrame[Any]) -> ModelInput:
+        names = [name for name in features(self.schema_) if name in frame.columns]
+        wanted = getattr(self.model, "feature_names_in_", None)
+        if wanted is not None and not self._from_array:
+            for name in wanted:
+                if name not in frame.columns:
+                    raise ShoalError(f"The model sees a column {name!r} that the table does not have: add it.")
+            names = list(wanted)
+        return ModelInput(frame, names, self._from_array)
+
+    def _hard_guide(self, given: ModelInput, known: np.ndarray | None, regression: bool) -> Guide:
+        if self.model is None:
+            assert known is not None
+            return guide_from_values(known, regression=regression)
+        model = self.model
+        if known is not None and known.ndim == 1 and can_retrain(model) and not _is_trained(model):
+            model = self._train(model, given.take(), known)
+        return guide_from_model(model, given.take(), soft=False, regression=regression)
+
+    def _stand_in(self, regression: bool) -> Any:
+        """The model that guides where none is given."""
+        task = "regression" if regression else "classification"
+        if self._from_array:
+            from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+            return HistGradientBoostingRegressor() if regression else HistGradientBoostingClassifier()
+        return make_model("boosting", self.schema_, None, task)
+
+    def _train(self, model: Any, seen: Any, y: np.ndarray) -> Any:
+        """A copy of a model, trained; where it draws and has no seed of its own, with ours."""
+        fresh = clone(model)
+        seed = self.random_state if isinstance(self.random_state, numbers.Integral) else 0
+        unset = {
+            name: int(seed)
+            for name, value in fresh.get_params().items()
+            if value is None and (name == "random_state" or name.endswith("__random_state"))
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return fresh.set_params(**unset).fit(seen, y)
+
+    def _search(self, job: Job, given: ModelInput, guide: Guide, y: np.ndarray) -> str | float:
+        """Try every candidate on parts of the rows; the one whose models score best on the others."""
+        hard = self._hard_guide(given, y, regression=guide.classes is None)
+        plans = [Plan(hard if choice == "hard" else guide, choice) for choice in CANDIDATES]
+        folds = _search_folds(y if guide.classes is None else guide.classes, self.cv, guide.classes is None)
+
+        def attempt(plan: Plan, known: np.ndarray, held_out: np.ndarray) -> float:
+            try:
+                released = self._release_part(job, plan, known)
+            except GuaranteeError:
+                return -np.inf
+            model = self._train(self.model, given.of(released), y[known])
+            return self._score(model, given.take(held_out), y[held_out])
+
+        scores = Parallel(n_jobs=-1 if self.n_jobs is None else self.n_jobs, prefer="threads")(
+            delayed(attempt)(plan, *fold) for plan in plans for fold in folds
+        )
+        by_plan = np.array(scores).reshape(len(plans), len(folds))
+        tried = [
+            Tried(plan.choice, float(row.mean()), tuple(row.tolist())) for plan, row in zip(plans, by_plan, strict=True)
+        ]
+        self.search_ = sorted(tried, key=lambda one: -one.score)
+        return self.search_[0].guide if np.isfinite(self.search_[0].score) else SAFE_CHOICE
+
+    def _release_part(self, job: Job, plan: Plan, rows: np.ndarray) -> nw.DataFrame[Any]:
+        """What these rows would be released as if they were all, in as many groups as the whole table will have."""
+        table = take_rows(job.table, rows)
+        smallest = max(round(job.smallest * len(rows) / job.table.n_rows), 1)
+        part = job._replace(
+            frame=job.frame[rows],
+            table=table,
+            members=None if job.members is None else job.members[rows],
+            guard=make_guard(job.constraints, table),
+            smallest=smallest,
+        )
+        guide = plan.guide.take(rows)
+        labels = self._group(part.table, part.guard, smallest, Plan(guide, plan.choice), n_threads=1).labels
+        recoded = recode(table, labels, self.recoding, part.members, np.random.default_rng(0), guide.classes)
+        return release_frame(part.frame, self.schema_, build_groups(part.frame, recoded), labels)
+
+    def _score(self, model: Any, seen: Any, y: np.ndarray) -> float:
+        if self.scoring is None:
+            return float(model.score(seen, y))
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        return float(scorer(model, seen, y))
+
+    def _partition(self, table: Table, guard: Guard, smallest: int, y: Plan) -> np.ndarray:
+        self._grouping = self._group(table, guard, smallest, y, count_threads(self.n_jobs, table.n_rows))
+        return self._grouping.labels
+
+    def _group(self, table: Table, guard: Guard, smallest: int, plan: Plan, n_threads: int) -> Grouping:
+        """Group the rows by what the plan says."""
+        if plan.choice == "mondrian":
+            mondrian = Mondrian(self.schema_, self.k, n_jobs=n_threads)
+            labels = mondrian._partition(table, guard, smallest, None)
+            return Grouping(labels, mondrian._cuts_in_use(), mondrian._place)
+        binning = make_bins(table.quasi, self.nominal)
+        bins = bin_codes(binning, [column.codes for column in table.quasi])
+        response = _response(plan, self.criterion)
+        likeness = None
+        if isinstance(plan.choice, float) and plan.choice < 1:
+            likeness = make_likeness(binning, table.quasi, response, plan.choice)
+        asks = guard if len(guard.rules.model) else None
+        cuts, labels = grow_tree(binning, bins, response, smallest, guard=asks, likeness=likeness, n_threads=n_threads)
+        return Grouping(labels, cuts, lambda codes: place_rows(cuts, bin_codes(binning, list(codes.T))))
+
+    def _cuts_in_use(self) -> Cuts:
+        return self._grouping.cuts
+
+    def _place(self, codes: np.ndarray) -> np.ndarray:
+        return self._grouping.place(codes)
+
+    def _classes_of(self, job: Job, y: Any) -> np.ndarray | None:
+        if self.recoding != "majority":
+            return None
+        if y is None and len(self._guided_classes) == job.table.n_rows:
+            return self._guided_classes
+        return super()._classes_of(job, y)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        words = ("auto", "hard", "soft", "mondrian")
+        is_share = isinstance(self.guide, numbers.Real) and not isinstance(self.guide, bool) and 0 <= self.guide <= 1
+        if not is_share and self.guide not in words:
+            raise ShoalError(f"There is no guide {self.guide!r}: choose {', '.join(words)}, or a number from 0 to 1.")
+        if self.criterion not in CRITERIA:
+            raise ShoalError(f"There is no criterion {self.criterion!r}: choose {' or '.join(CRITERIA)}.")
+        if self.nominal not in FORMS:
+            raise ShoalError(f"nominal={self.nominal!r} is unknown: choose {' or '.join(FORMS)}.")
+        if self.model is not None and not hasattr(self.model, "predict"):
+            raise ShoalError(f"The model, a {type(self.model).__name__}, has no predict: pass a model, or labels as y.")
+        check_whole("cv", self.cv, 2)
+        check_threads(self.n_jobs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _search_folds(codes: np.ndarray, n_folds: int, regression: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Folds of the rows, or of a sample where there are many."""
+    rows = np.arange(len(codes))
+    if len(rows) > MOST_SEARCH_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, MOST_SEARCH_ROWS, replace=False))
+    splits = split_rows(codes[rows], n_folds, regression=regression, seed=1)
+    return [(rows[known], rows[held_out]) for known, held_out in splits]
+
+
+def _response(plan: Plan, criterion: str) -> Response:
+    """What the tree learns: the classes of a hard guide, else its numbers."""
+    guide = plan.guide
+    if guide.classes is not None and (plan.choice == "hard" or guide.outputs is None):
+        return learn_classes(guide.classes, guide.n_classes, criterion)
+    assert guide.outputs is not None
+    return learn_numbers(guide.outputs)
+
+
+def _is_trained(model: Any) -> bool:
+    try:
+        check_is_fitted(model)
+    except (NotFittedError, TypeError):
+        return False
+    return True

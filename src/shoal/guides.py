@@ -1,0 +1,226 @@
+"""What a partition is guided by: what a model says of each row, or what is known of it.
+
+A *soft* guide is a number, or several, for each row: logits of classes, or predicted values. It keeps telling rows apart
+where a *hard* one, the class alone, is the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from shoal import frames
+from shoal.errors import DataError, ShoalError
+
+SUREST = 0.01
+"""Probabilities count as no surer than this: a forest says 0 and 1 lightly, and a logit of those knows no bounds."""
+SUM_TOLERANCE = 1e-3
+
+
+class Guide(NamedTuple):
+    """What is to be kept of each row."""
+
+    outputs: np.ndarray | None
+    """float64 (n, m): numbers to learn; None where only classes are known."""
+    classes: np.ndarray | None
+    """int64 (n,): the class of each row; None where numbers are predicted."""
+    n_classes: int
+
+    def take(self, rows: np.ndarray) -> Guide:
+        """The guide of some rows."""
+        outputs = None if self.outputs is None else self.outputs[rows]
+        return Guide(outputs, None if self.classes is None else self.classes[rows], self.n_classes)
+
+
+Rows = np.ndarray
+
+
+class ModelInput(NamedTuple):
+    """The columns that a model sees, as it wants to see them."""
+
+    frame: nw.DataFrame[Any]
+    names: list[str]
+    as_array: bool
+
+    def take(self, rows: Rows | None = None) -> Any:
+        """The rows, as a table or as an array."""
+        return self.of(self.frame if rows is None else self.frame[rows])
+
+    def of(self, frame: nw.DataFrame[Any]) -> Any:
+        """What the model sees of another table with these columns."""
+        seen = frame.select(self.names)
+        return seen.to_numpy() if self.as_array else seen.to_native()
+
+
+def read_labels(y: Any, n_rows: int) -> np.ndarray:
+    """Labels, predictions (n,) or probabilities (n, classes) as an array of the right length without gaps."""
+    if frames.is_frame(y):
+        y = frames.open_frame(y).to_numpy()
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim not in (1, 2):
+        raise DataError(
+            f"y has {values.ndim} dimensions: pass one value a row, or one column of probabilities a class."
+        )
+    if len(values) != n_rows:
+        raise DataError(f"y has {len(values):,} entries for {n_rows:,} rows: pass one for each row, in the same order.")
+    if values.dtype == object:
+        missing = np.array([value is None or value != value for value in values.ravel()]).reshape(values.shape)
+        values = values if missing.any() else _plain(values)
+    else:
+        missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    if missing.any():
+        row = int(np.flatnonzero(missing.reshape(n_rows, -1).any(axis=1))[0])
+        raise DataError(f"y has {missing.sum():,} missing values, the first in row {row}: leave these rows out.")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise DataError(f"y is infinite in row {int(np.argmin(np.isfinite(values).reshape(n_rows, -1).all(axis=1)))}.")
+    return values
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Objects as numbers where they are all numbers, else as texts, which can be told apart and sorted."""
+    try:
+        return values.astype(float) if values.ndim == 2 else np.array(values.tolist())
+    except ValueError:
+        return values.astype(str)
+
+
+def guide_from_values(values: np.ndarray, *, regression: bool) -> Guide:
+    """A guide from what is known of each row: its class, a number, probabilities, or several numbers.
+
+    One column of numbers from 0 to 1 that are not all whole is the probability of a class.
+    """
+    if values.ndim == 2:
+        values = values.astype(float)
+        if not regression and _are_probabilities(values):
+            return Guide(logits(values), values.argmax(axis=1), values.shape[1])
+        return Guide(values, None, 0)
+    fractions = values.dtype.kind == "f" and (values != np.rint(values)).any()
+    if fractions and not regression and values.min() >= 0 and values.max() <= 1:
+        return Guide(logits(np.column_stack([1 - values, values])), (values > 0.5).astype(np.int64), 2)
+    if regression or fractions:
+        return Guide(values.astype(float).reshape(-1, 1), None, 0)
+    names, codes = np.unique(values, return_inverse=True)
+    return Guide(None, codes.astype(np.int64), len(names))
+
+
+def _are_probabilities(values: np.ndarray) -> bool:
+    return bool(
+        values.min() >= 0 and values.max() <= 1 and np.allclose(values.sum(axis=1), 1, rtol=0, atol=SUM_TOLERANCE)
+    )
+
+
+def logits(probabilities: np.ndarray) -> np.ndarray:
+    """Probabilities (n, classes) where differences mean the same everywhere: one column for two classes, else one each.
+
+    >>> logits(np.array([[0.5, 0.5], [0.25, 0.75]])).round(2).tolist()
+    [[0.0], [1.1]]
+    """
+    logs = np.log(np.clip(probabilities, SUREST, 1 - SUREST))
+    if probabilities.shape[1] == 2:
+        return logs[:, 1:] - logs[:, :1]
+    return logs - logs.mean(axis=1, keepdims=True)
+
+
+def can_retrain(model: Any) -> bool:
+    """Whether a fresh copy of the model can be trained; a black box only answers."""
+    if not hasattr(model, "fit"):
+        return False
+    try:
+        clone(model)
+    except TypeError:
+        return False
+    return True
+
+
+def predicts_numbers(model: Any) -> bool | None:
+    """Whether a model regresses; None if it does not say."""
+    if is_regressor(model):
+        return True
+    if is_classifier(model) or hasattr(model, "predict_proba") or hasattr(model, "classes_"):
+        return False
+    return None
+
+
+def guide_from_model(model: Any, seen: Any, *, soft: bool, regression: bool) -> Guide:
+    """What a trained model says of these rows."""
+    n_rows = len(seen)
+    try:
+        if soft and not regression:
+            outputs = _soft_outputs(model, seen)
+            if outputs is not None:
+                return outputs
+        values = read_labels(model.predict(seen), n_rows)
+    except NotFittedError:
+        raise ShoalError(
+            f"The model, a {type(model).__name__}, is not trained, and there are no labels to train it on: "
+            "train it, or pass y or a schema with a target."
+        ) from None
+    return guide_from_values(values, regression=regression)
+
+
+def _soft_outputs(model: Any, seen: Any) -> Guide | None:
+    if hasattr(model, "predict_proba"):
+        probabilities = np.asarray(model.predict_proba(seen), float)
+        return Guide(logits(probabilities), probabilities.argmax(axis=1), probabilities.shape[1])
+    if hasattr(model, "decision_function"):
+        scores = np.asarray(model.decision_function(seen), float)
+        if scores.ndim == 1:
+            return Guide(scores.reshape(-1, 1), (scores > 0).astype(np.int64), 2)
+        return Guide(scores - scores.mean(axis=1, keepdims=True), scores.argmax(axis=1), scores.shape[1])
+    return None
+
+
+def guide_out_of_fold(
+    model: Any, given: ModelInput, y: np.ndarray, *, regression: bool, folds: int, train: Callable[[Any, Any, Any], Any]
+) -> Guide:
+    """What copies of a model say of rows that they were not trained on: soft, and not surer than it will be.
+
+    Parameters
+    ----------
+    model : estimator
+    given : ModelInput
+    y : array (n,)
+    regression : bool
+    folds : int
+    train : function
+        ``train(model, seen, y)`` gives a trained copy.
+    """
+    names, codes = (np.empty(0), y) if regression else np.unique(y, return_inverse=True)
+    outputs: np.ndarray | None = None
+    for known, held_out in split_rows(codes, folds, regression=regression):
+        trained = train(model, given.take(known), y[known])
+        said = guide_from_model(trained, given.take(held_out), soft=True, regression=regression)
+        part = said.outputs if said.outputs is not None else said.classes.reshape(-1, 1).astype(float)  # type: ignore
+        if not regression and hasattr(trained, "classes_") and len(trained.classes_) < len(names):
+            part = _spread(part, trained.classes_, names)
+        if outputs is None:
+            outputs = np.zeros((len(y), part.shape[1]))
+        outputs[held_out] = part
+    assert outputs is not None
+    return Guide(outputs, None if regression else codes.astype(np.int64), len(names))
+
+
+def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """Outputs of a copy that did not see every class: what it never saw it holds for as unlikely as can be."""
+    width = 1 if len(names) == 2 else len(names)
+    if width == 1:
+        return np.full((len(part), 1), np.log((1 - SUREST) / SUREST) * (1 if known[0] == names[1] else -1))
+    spread = np.full((len(part), width), part.min() if part.size else 0.0)
+    columns = np.searchsorted(names, known)
+    spread[:, columns] = np.column_stack([-part / 2, part / 2]) if len(known) == 2 and part.shape[1] == 1 else part
+    return spread
+
+
+def split_rows(codes: np.ndarray, folds: int, *, regression: bool, seed: int = 0) -> list[tuple[Rows, Rows]]:
+    """Folds with the classes in proportion, where every class has enough rows for that."""
+    stratify = not regression and np.bincount(codes).min(initial=0) >= folds
+    splitter = (StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed)
+    return list(splitter.split(np.zeros(len(codes)), codes))
