@@ -22,9 +22,12 @@ _HOMES = {
     "DeltaPresence": "privacy",
     "KMap": "privacy",
     "Mondrian": "anonymizers.mondrian",
+    "AccuracyGuided": "anonymizers.accuracy_guided",
     "anonymize": "release",
     "check": "release",
     "Release": "release",
+    "make_model": "models",
+    "evaluate": "evaluation",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -36,6 +36,14 @@ def whole(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
 
 
+def names_of(text: str) -> list[str]:
+    """Names that commas part: ``"forest, mlp"`` as a list."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise typer.BadParameter(f"{text!r} names nothing")
+    return names
+
+
 def _model(*names: str, **details: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Privacy models", **details)
 

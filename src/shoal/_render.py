@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from shoal.datasets import Dataset, DatasetInfo
+    from shoal.evaluation import Evaluation
     from shoal.metrics import Risk
     from shoal.profiling import Separation
     from shoal.release import Checked, Release
@@ -38,6 +39,28 @@ def progress(steps: int) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("", total=steps, completed=-1)
         yield lambda what: bars.update(task, description=what, advance=1)
+
+
+@contextmanager
+def counting() -> Iterator[Callable[[int, int, str], None]]:
+    """Show on stderr how many cells are done and how long the rest may take; silent when it is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, what: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("", total=None)
+        yield lambda done, total, what: bars.update(task, completed=done, total=total, description=what)
 
 
 def inspection(
@@ -132,6 +155,41 @@ def checked(source: Path, checked: Checked, *, json: bool) -> None:
     elif any(m.holds for m in checked.measured):
         out.print("\n[green]Every level asked for is reached.[/green]")
     return None
+
+
+def frontier(found: Evaluation, limit: float, files: Mapping[str, Path], *, json: bool) -> None:
+    """What each k costs, and which can be afforded."""
+    summary, affordable = found.summary(), found.affordable(limit)
+    if json:
+        return _print_json(
+            score=found.score,
+            summary=[_by_name(one) for one in summary],
+            affordable=[_by_name(one) for one in affordable],
+            loss=limit,
+            files={name: str(path) for name, path in files.items()},
+        )
+    out = console()
+    score = found.score
+    interval = "95 % interval>"
+    table = _table("What k costs", "model", "method", "k>", f"{score}>", interval, "loss>", interval, "raw>", "groups>")
+    for one in summary:
+        groups = f"{one.groups:,.0f}" if one.seeds else ""
+        table.add_row(*(_safe(cell) for cell in found.cells(one)), groups)
+    out.print(table, "")
+    for error in dict.fromkeys(one.error for one in summary if one.error is not None):
+        out.print(f"[yellow]Not reached: {_safe(error)}[/yellow]", highlight=False)
+    for sentence in found.answer(limit):
+        out.print(_safe(sentence), highlight=False)
+    out.print("")
+    written(files, json=False)
+    return None
+
+
+def _by_name(result: Any) -> Any:
+    """A named tuple, and those within it, as dictionaries."""
+    if hasattr(result, "_asdict"):
+        return {name: _by_name(value) for name, value in result._asdict().items()}
+    return result
 
 
 def methods(lines: Mapping[str, str], *, json: bool) -> None:

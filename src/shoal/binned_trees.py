@@ -204,9 +204,18 @@ def grow_tree(
     def own(part: Part) -> tuple[Task, Guard | None]:
         scratch = kernel.make_scratch(0 if likeness is None else len(bins), binning.attributes, slots)
         task = Task(
-            samples, binning.attributes, likeness or _ALONE, likeness is not None, response.criterion, response.n_classes, smallest, growth,
-            most_leaves or NO_LIMIT, NO_LIMIT if most_depth is None else most_depth, scratch,
-        )  # fmt: skip
+            samples,
+            binning.attributes,
+            likeness or _ALONE,
+            likeness is not None,
+            response.criterion,
+            response.n_classes,
+            smallest,
+            growth,
+            most_leaves or NO_LIMIT,
+            NO_LIMIT if most_depth is None else most_depth,
+            scratch,
+        )
         return task, None if guard is None else with_scratch(guard)
 
     def grow(part: Part) -> tuple[Cuts, np.ndarray]:
@@ -224,7 +233,8 @@ def grow_tree(
 def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:
     """Leaves of rows."""
     labels = np.empty(len(bins), np.int32)
-    kernel.descend(bins, cuts.attribute, cuts.left, cuts.right, *cuts.rule, labels)
+    (side,) = cuts.rule
+    kernel.descend(bins, cuts.attribute, cuts.left, cuts.right, side, labels)
     return labels
 
 

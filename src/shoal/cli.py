@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from shoal import __version__, _render
-from shoal._options import Levels, Reading, number, parse_options, spread, whole
+from shoal._options import Levels, Reading, names_of, number, parse_options, spread, whole
 from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
 
 if TYPE_CHECKING:
@@ -307,6 +307,71 @@ def check(
     _render.checked(source, checked, json=json)
     if not checked.holds:
         raise typer.Exit(1)
+
+
+@app.command()
+@spread
+def frontier(
+    source: Source,
+    schema: SchemaFile,
+    levels: Levels,
+    reading: Reading,
+    model: Annotated[str, typer.Option(metavar="NAMES", help="Models to train, such as forest,mlp.")] = "forest",
+    methods: Annotated[
+        str, typer.Option(metavar="NAMES", help="Methods to release by: see 'shoal methods'.")
+    ] = "mondrian",
+    k: Annotated[
+        str, typer.Option("--k", metavar="NUMBERS", help="Values of k to try, such as 5,10,50.")
+    ] = "10,50,100",
+    seeds: Annotated[int, typer.Option(parser=whole, help="Splits of the rows to average over.")] = 5,
+    test_size: Annotated[
+        float, typer.Option(metavar="SHARE", parser=number, help="Share of the rows to test on.")
+    ] = 0.2,
+    recoding: Annotated[
+        str, typer.Option(metavar="NAME", help="Release groups as representative, mean or sample; not as ranges.")
+    ] = "representative",
+    loss: Annotated[
+        float, typer.Option(parser=number, help="Loss of the score that is acceptable; 0.01 is a point.")
+    ] = 0.01,
+    jobs: Annotated[int, typer.Option(parser=whole, help="Processes side by side; they do not change the result.")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what an earlier run left in DIR.")] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path("frontier"),
+    json: Json = False,
+) -> None:
+    """Measure what each k costs a model, and which k can be afforded.
+
+    Models are trained on raw rows and on releases of them, and scored on rows
+    that none has seen. Writes frontier.csv, .svg, .png and .html to DIR, and
+    each finished cell to cells.jsonl: a run that was stopped goes on from there.
+
+    For example:
+      shoal frontier people.csv --schema people.toml --model forest,mlp
+          --methods mondrian --k 5,10,50 --seeds 5 --out frontier
+    """
+    from shoal import files
+    from shoal._plot import require_matplotlib
+    from shoal.evaluation import evaluate
+    from shoal.schema import Schema
+
+    require_matplotlib()
+    described, asked = Schema.from_toml(schema), levels.constraints(None)
+    ks = [whole(part) for part in names_of(k)]
+    frame = files.read_table(source, separator=reading.character, missing_marks=reading.marks)
+    out.mkdir(parents=True, exist_ok=True)
+    cells = out / "cells.jsonl"
+    if fresh:
+        cells.unlink(missing_ok=True)
+    with _render.counting() as progress:
+        found = evaluate(
+            frame, described, names_of(model), methods=names_of(methods), k=ks, seeds=seeds, test_size=test_size,
+            constraints=asked, recoding=recoding, n_jobs=jobs, store=cells, progress=progress,
+        )  # fmt: skip
+    written = {ending: out / f"frontier.{ending}" for ending in ("csv", "svg", "png", "html")}
+    found.to_csv(written["csv"])
+    found.plot(written["svg"])
+    found.plot(written["png"])
+    found.to_html(written["html"], title=f"What privacy costs a model of {source.name}", loss=loss)
+    _render.frontier(found, loss, written | {"cells": cells}, json=json)
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """What a partition is guided by: what a model says of each row, or what is known of it.
 
-A *soft* guide is a number, or several, for each row: logits of classes, or predicted values. It keeps telling rows apart
-where a *hard* one, the class alone, is the same for all of them.
+A *soft* guide is a number, or several, for each row: logits of classes, or predicted values. It keeps telling rows
+apart where a *hard* one, the class alone, is the same for all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -129,6 +130,19 @@ def logits(probabilities: np.ndarray) -> np.ndarray:
     return logs - logs.mean(axis=1, keepdims=True)
 
 
+def name_of(model: Any) -> str:
+    """What a model is called: its class, of a pipeline that of its last step.
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.svm import LinearSVC
+    >>> name_of(make_pipeline(StandardScaler(), LinearSVC()))
+    'LinearSVC'
+    """
+    steps = getattr(model, "steps", None)
+    return type(steps[-1][1] if steps else model).__name__
+
+
 def can_retrain(model: Any) -> bool:
     """Whether a fresh copy of the model can be trained; a black box only answers."""
     if not hasattr(model, "fit"):
@@ -142,11 +156,11 @@ def can_retrain(model: Any) -> bool:
 
 def predicts_numbers(model: Any) -> bool | None:
     """Whether a model regresses; None if it does not say."""
-    if is_regressor(model):
-        return True
-    if is_classifier(model) or hasattr(model, "predict_proba") or hasattr(model, "classes_"):
+    if hasattr(model, "predict_proba") or hasattr(model, "classes_"):
         return False
-    return None
+    if not hasattr(model, "__sklearn_tags__"):
+        return None
+    return True if is_regressor(model) else False if is_classifier(model) else None
 
 
 def guide_from_model(model: Any, seen: Any, *, soft: bool, regression: bool) -> Guide:
@@ -179,7 +193,14 @@ def _soft_outputs(model: Any, seen: Any) -> Guide | None:
 
 
 def guide_out_of_fold(
-    model: Any, given: ModelInput, y: np.ndarray, *, regression: bool, folds: int, train: Callable[[Any, Any, Any], Any]
+    model: Any,
+    given: ModelInput,
+    y: np.ndarray,
+    *,
+    regression: bool,
+    folds: int,
+    train: Callable[[Any, Any, np.ndarray], Any],
+    n_jobs: int | None = None,
 ) -> Guide:
     """What copies of a model say of rows that they were not trained on: soft, and not surer than it will be.
 
@@ -192,19 +213,25 @@ def guide_out_of_fold(
     folds : int
     train : function
         ``train(model, seen, y)`` gives a trained copy.
+    n_jobs : int, optional
+        Copies that are trained side by side.
     """
     names, codes = (np.empty(0), y) if regression else np.unique(y, return_inverse=True)
-    outputs: np.ndarray | None = None
-    for known, held_out in split_rows(codes, folds, regression=regression):
+    splits = split_rows(codes, folds, regression=regression)
+
+    def ask(known: Rows, held_out: Rows) -> np.ndarray:
         trained = train(model, given.take(known), y[known])
         said = guide_from_model(trained, given.take(held_out), soft=True, regression=regression)
-        part = said.outputs if said.outputs is not None else said.classes.reshape(-1, 1).astype(float)  # type: ignore
-        if not regression and hasattr(trained, "classes_") and len(trained.classes_) < len(names):
-            part = _spread(part, trained.classes_, names)
-        if outputs is None:
-            outputs = np.zeros((len(y), part.shape[1]))
-        outputs[held_out] = part
-    assert outputs is not None
+        if said.outputs is None:
+            return np.eye(len(names))[np.searchsorted(names, trained.predict(given.take(held_out)))]
+        if not regression and len(trained.classes_) < len(names):
+            return _spread(said.outputs, trained.classes_, names)
+        return said.outputs
+
+    answers = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(ask)(*split) for split in splits)
+    outputs = np.empty((len(y), answers[0].shape[1]))
+    for (_, held_out), answer in zip(splits, answers, strict=True):
+        outputs[held_out] = answer
     return Guide(outputs, None if regression else codes.astype(np.int64), len(names))
 
 

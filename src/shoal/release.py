@@ -16,6 +16,7 @@ from shoal.anonymizers import Anonymizer, find_method
 from shoal.errors import GuaranteeError, SchemaError
 from shoal.files import write_table
 from shoal.guards import membership, truth_of
+from shoal.guides import name_of
 from shoal.metrics import Loss, Risk, all_losses, risk
 from shoal.partition import Counts, count_groups
 from shoal.privacy import (
@@ -89,6 +90,8 @@ class Release:
         What the method was asked for, by name: k, the other constraints in words, the recoding and so on.
     rows : int array
         Where each released row was in the table that came in.
+    findings : dict
+        What the method found out on its way, by name.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Release:
         loss: Loss,
         parameters: Mapping[str, Any] | None = None,
         rows: np.ndarray | None = None,
+        findings: Mapping[str, Any] | None = None,
     ) -> None:
         self.frame = frame
         self.labels = labels
@@ -110,6 +114,7 @@ class Release:
         self.loss = loss
         self.parameters = dict(parameters or {})
         self.rows = np.arange(len(labels)) if rows is None else rows
+        self.findings = dict(findings or {})
 
     @property
     def privacy(self) -> tuple[Measured, ...]:
@@ -168,11 +173,12 @@ def anonymize(
     *,
     method: str = "mondrian",
     constraints: Sequence[PrivacyModel] = (),
-    recoding: str = "interval",
+    recoding: str | None = None,
     suppression: float = 0.0,
     missing: Missing = "value",
     random_state: Any = None,
     y: Any = None,
+    learn_from: Any = None,
     **options: Any,
 ) -> Release:
     """Anonymize a table and verify the result before it is returned.
@@ -187,10 +193,16 @@ def anonymize(
         Name of an anonymizer, such as ``"mondrian"``.
     constraints : sequence of privacy models
         Asked for beside k.
-    recoding, suppression, missing, random_state
+    recoding : str, optional
+        As for every anonymizer; by default the method's own.
+    suppression, missing, random_state
         As for every anonymizer.
     y : array-like, optional
-        For methods that look at a target.
+        For methods that look at a target: labels, predictions or probabilities, one row for each row of the table. By
+        default the schema's target.
+    learn_from : table, optional
+        Other rows with the same columns: the method finds its groups on them, and they are merged where the rows of
+        ``frame`` fall short. ``y`` then belongs to these rows.
     **options
         Further parameters of the method.
 
@@ -217,29 +229,32 @@ def anonymize(
         schema,
         k,
         constraints=constraints,
-        recoding=recoding,
+        recoding=_default_recoding(cls) if recoding is None else recoding,
         suppression=suppression,
         missing=missing,
         random_state=random_state,
         **options,
     )
     # Row labels of pandas may name people, and nobody checks them; `rows` leads back to them.
-    released, table = anonymizer.anonymize_frame(nw.maybe_reset_index(frames.open_frame(frame)), y)
-    labels = anonymizer.labels_
+    opened = nw.maybe_reset_index(frames.open_frame(frame))
+    if learn_from is None:
+        released, table = anonymizer.anonymize_frame(opened, y)
+        labels = anonymizer.labels_
+    else:
+        released, table, labels = anonymizer.fit(learn_from, y).anonymize_others(opened)
     asked = (KAnonymity(k), *constraints)
     checked = _require_levels(check(released, schema, asked), method)
     member_of = membership(asked)
     members = None if member_of is None else _truths(released, member_of)
-    loss = all_losses(table, labels, sets=recoding == "set", members=members)
+    loss = all_losses(table, labels, sets=anonymizer.recoding == "set", members=members)
     rows = np.arange(len(labels))
     if member_of is not None and members is not None:
         rows = np.flatnonzero(members)
         released, labels = nw.maybe_reset_index(released[rows].drop(member_of)), labels[rows]
         # What the rest of the population was needed for is known by now; all else must hold on what is handed out.
         _require_levels(check(released, schema, [c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)
-    return Release(
-        released.to_native(), labels, schema, method, checked, loss, _parameters(anonymizer, constraints), rows
-    )
+    parameters = _parameters(anonymizer, constraints)
+    return Release(released.to_native(), labels, schema, method, checked, loss, parameters, rows, anonymizer.findings())
 
 
 def _require_levels(checked: Checked, method: str) -> Checked:
@@ -368,10 +383,17 @@ def _require_options(cls: type[Anonymizer], method: str, options: Mapping[str, A
             )
 
 
+def _default_recoding(cls: type[Anonymizer]) -> str:
+    default: str = inspect.signature(cls).parameters["recoding"].default
+    return default
+
+
 def _parameters(anonymizer: Anonymizer, constraints: Sequence[PrivacyModel]) -> dict[str, Any]:
     """What was asked for, in a form that can be printed."""
     parameters = anonymizer.get_params(deep=False)
     del parameters["schema"]
+    if parameters.get("model") is not None:
+        parameters["model"] = name_of(parameters["model"])
     return parameters | {"constraints": [constraint.describe() for constraint in constraints]}
 
 

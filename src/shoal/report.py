@@ -117,7 +117,7 @@ def facts(
         "method": release.method,
         "parameters": dict(release.parameters),
         "file": None if released_file is None else _fingerprint(Path(released_file)),
-        "versions": _versions(),
+        "versions": library_versions(),
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
 
@@ -181,8 +181,8 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
-def render(content: Mapping[str, Any], title: str) -> str:
-    """The report as HTML."""
+def render(content: Mapping[str, Any], title: str, template: str = "report.html.j2") -> str:
+    """The report as HTML; other pages have templates of their own."""
     import jinja2
 
     templates = jinja2.Environment(
@@ -194,7 +194,7 @@ def render(content: Mapping[str, Any], title: str) -> str:
     )
     filters: dict[str, Any] = {"percent": show_share, "level": show_level, "listed": listed, "asked": show_asked}
     templates.filters |= filters | {"count": lambda number: f"{number:,}"}
-    return templates.get_template("report.html.j2").render(title=title, **content)
+    return templates.get_template(template).render(title=title, **content)
 
 
 def show_share(share: float) -> str:
@@ -270,6 +270,7 @@ def _fingerprint(path: Path) -> dict[str, Any]:
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
 
 
-def _versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
+    """Versions of Shoal, Python and the libraries that a result may depend on."""
     found = {"shoal": shoal.__version__, "python": platform.python_version()}
     return found | {name: metadata.version(name) for name in LIBRARIES}

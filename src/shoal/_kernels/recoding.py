@@ -7,7 +7,6 @@ import numpy as np
 from shoal._kernels._jit import inner, jit
 from shoal._kernels.geometry import LINE
 
-
 SHORT = 40
 """Fewer values are put in order by insertion."""
 
@@ -229,9 +228,8 @@ def nearest_to_median(codes, order, starts, eligible, geometry):
             row = order[starts[g] + i]
             if not eligible[row]:
                 continue
-            if best < 0 or distance[i] < distance[best]:
-                best = i
-            elif distance[i] == distance[best] and _lower(codes, row, order[starts[g] + best]):
+            tied = best >= 0 and distance[i] == distance[best]
+            if best < 0 or distance[i] < distance[best] or (tied and _lower(codes, row, order[starts[g] + best])):
                 best = i
         chosen[g] = order[starts[g] + best]
     return chosen

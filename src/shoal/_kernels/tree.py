@@ -91,7 +91,7 @@ class Scratch(NamedTuple):
     length: np.ndarray
     """The best cuts of each attribute: (q, tries)."""
     walk: np.ndarray
-    count: np.ndarray
+    counts: np.ndarray
     inside: np.ndarray
     across: np.ndarray
     sums: np.ndarray
@@ -132,7 +132,7 @@ def make_scratch(n_rows, attributes, slots):
         variant=np.zeros(grid, np.int64),
         length=np.zeros(grid, np.int64),
         walk=np.zeros(n_rows, np.int32 if n_rows < 1 << 31 else np.int64),
-        count=np.zeros(n_bins, np.int64),
+        counts=np.zeros(n_bins, np.int64),
         inside=np.zeros(n_attributes, np.int64),
         across=np.zeros(n_attributes, np.int64),
         sums=np.zeros(n_attributes, np.int64),
@@ -580,13 +580,13 @@ def _lay_walk(bins, start, stop, j, n, sums, sequence, walk):
 @inner
 def _forget_left(likeness, scratch, first):
     sums, inside, across = scratch.sums, scratch.inside, scratch.across
-    occurring, n_occurring, count = scratch.occurring, scratch.n_occurring, scratch.count
+    occurring, n_occurring, counts = scratch.occurring, scratch.n_occurring, scratch.counts
     for t in likeness.ordered:
         sums[t] = 0
     for t in likeness.nominal:
         inside[t] = across[t] = 0
         for i in range(n_occurring[t]):
-            count[first[t] + occurring[t, i]] = 0
+            counts[first[t] + occurring[t, i]] = 0
 
 
 @inner
@@ -594,7 +594,7 @@ def _learn_left(samples, likeness, scratch, first, at, begin, end):
     """Add rows of the walk to the left part."""
     bins, weight = samples.bins, samples.weight
     value, ordered, nominal = likeness.value, likeness.ordered, likeness.nominal
-    walk, histogram, count = scratch.walk, scratch.histogram, scratch.count
+    walk, histogram, counts = scratch.walk, scratch.histogram, scratch.counts
     sums, inside, across = scratch.sums, scratch.inside, scratch.across
     w = 1
     for place in range(begin, end):
@@ -605,9 +605,9 @@ def _learn_left(samples, likeness, scratch, first, at, begin, end):
             sums[t] += value[t, bins[i, t]] * w
         for t in nominal:
             b = first[t] + bins[i, t]
-            inside[t] += w * (2 * count[b] + w)
+            inside[t] += w * (2 * counts[b] + w)
             across[t] += w * histogram[b, at]
-            count[b] += w
+            counts[b] += w
 
 
 @inner

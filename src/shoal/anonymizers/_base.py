@@ -144,6 +144,10 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         labels, groups = self._recode(job, labels, self._classes_of(job, y))
         return release_frame(frame, self.schema_, groups, labels), job.table, labels
 
+    def findings(self) -> dict[str, Any]:
+        """What was found out while fitting, for reports; nothing by default."""
+        return {}
+
     def _cuts_in_use(self) -> Cuts:
         """The tree of cuts that :meth:`_place` follows."""
         raise ShoalError(f"{type(self).__name__} cannot release rows that it was not fitted on: use fit_transform.")

@@ -11,9 +11,11 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer, Job, check_threads, check_whole
@@ -58,7 +60,8 @@ FEW_ROWS = 200
 """Fewer rows are guided by their labels: they are too few to learn a model from a part of them."""
 MOST_SEARCH_ROWS = 20_000
 """The search takes a sample of larger tables, with k in proportion."""
-FOLDS_OF_GUIDE = 5
+FOLDS = 5
+"""Parts into which the rows are divided to ask a model about rows that it has not seen."""
 
 
 class Tried(NamedTuple):
@@ -104,10 +107,11 @@ class AccuracyGuided(Anonymizer):
         The model that will be retrained. A scikit-learn estimator, trained or not, is copied and trained on parts of
         the rows. Anything else with ``predict`` (better ``predict_proba`` or ``decision_function``) is asked what it
         says of the rows. Without a model a gradient boosting stands in.
-    guide : {"auto", "hard", "soft"} or float
+    guide : {"auto", "hard", "soft", "mondrian"} or float
         What the tree learns. ``"hard"``: the predicted classes, as published (or ``y`` itself, without a model).
         ``"soft"``: logits. A number from 0 to 1: logits blended with the attributes, whose share is the rest.
-        ``"auto"``: chosen by cross-validation where the model can be retrained, else a blend of 0.7.
+        ``"mondrian"``: no tree, but Mondrian's cuts. ``"auto"``: one of these, chosen by cross-validation where the
+        model can be retrained, else a blend of 0.7.
     criterion : {"gini", "entropy"}
         Impurity of predicted classes, for the hard guide.
     nominal : {"subset", "one-vs-rest"}
@@ -193,41 +197,53 @@ class AccuracyGuided(Anonymizer):
         self.scoring = scoring
         self.n_jobs = n_jobs
 
+    def findings(self) -> dict[str, Any]:
+        """Which guide was taken, and what was tried."""
+        check_is_fitted(self, "labels_")
+        return {"guide": self.guide_, "tried": [tried._asdict() for tried in self.search_]}
+
     def _look_at_target(self, job: Job, y: Any) -> Plan:
-        given = self._input(job.frame)
-        known = self._labels(job, y)
-        regression = self._regresses(known)
-        if self.model is None and known is None:
-            if self.guide == 0:
-                return Plan(Guide(np.zeros((job.table.n_rows, 1)), None, 0), 0.0)
-            raise ShoalError(
-                "There is nothing to be guided by: pass y, a model, or a schema whose target is a column of the table."
-            )
         self.search_: list[Tried] = []
-        plan = self._make_plan(job, given, known, regression)
+        known = self._labels(job, y)
+        plan = self._make_plan(job, self._input(job.frame), known, self._regresses())
         self.guide_ = plan.choice
         self._guided_classes = plan.guide.classes
         return plan
 
     def _make_plan(self, job: Job, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
-        choice = {"soft": 1.0}.get(self.guide, self.guide) if isinstance(self.guide, str) else float(self.guide)
-        if choice == "hard":
-            return Plan(self._hard_guide(given, known, regression), "hard")
-        labels = known if known is not None and known.ndim == 1 else None
-        learns = labels is not None and len(labels) >= FEW_ROWS and (regression or len(np.unique(labels)) > 1)
-        if self.model is None and (not learns or guide_from_values(labels, regression=regression).outputs is not None):
+        """Decide what the tree learns."""
+        asked = self._asked_guide()
+        if self.model is None and known is None:
+            if asked in (0, "mondrian"):
+                return Plan(Guide(np.zeros((job.table.n_rows, 1)), None, 0), asked)
+            raise ShoalError(
+                "There is nothing to be guided by: pass y, a model, or a schema whose target is a column of the table."
+            )
+        if asked == "hard":
+            return Plan(self._hard_guide(given, known, regression), asked)
+        labels = _to_learn_from(known, regression)
+        model = self.model
+        if model is None and labels is not None:
+            model = self._stand_in(regression)
+        if model is None:
+            assert known is not None
             guide = guide_from_values(known, regression=regression)
-            return Plan(guide, ("hard" if guide.outputs is None else SAFE_CHOICE) if choice == "auto" else choice)
-        model = self.model if self.model is not None else self._stand_in(regression)
-        if not learns or not can_retrain(model):
+            return Plan(guide, _settle_for(asked, "hard" if guide.outputs is None else SAFE_CHOICE))
+        if labels is None or not can_retrain(model):
             guide = guide_from_model(model, given.take(), soft=True, regression=regression)
-            return Plan(guide, SAFE_CHOICE if choice == "auto" else choice)
-        guide = guide_out_of_fold(model, given, labels, regression=regression, folds=FOLDS_OF_GUIDE, train=self._train)
-        if choice == "auto":
-            choice = SAFE_CHOICE if self.model is None else self._search(job, given, guide, labels)
-        if choice == "hard":
-            guide = self._hard_guide(given, known, regression)
-        return Plan(guide, choice)
+            return Plan(guide, _settle_for(asked, SAFE_CHOICE))
+        n_jobs = -1 if self.n_jobs is None else self.n_jobs
+        guide = guide_out_of_fold(
+            model, given, labels, regression=regression, folds=FOLDS, train=self._train, n_jobs=n_jobs
+        )
+        if asked != "auto" or self.model is None:
+            return Plan(guide, _settle_for(asked, SAFE_CHOICE))
+        return self._search(job, given, guide, labels)
+
+    def _asked_guide(self) -> str | float:
+        if isinstance(self.guide, str):
+            return 1.0 if self.guide == "soft" else self.guide
+        return float(self.guide)
 
     def _labels(self, job: Job, y: Any) -> np.ndarray | None:
         """What is known of each row: ``y``, or the schema's target if the table has it."""
@@ -238,7 +254,7 @@ class AccuracyGuided(Anonymizer):
             return read_target(job.frame, self.schema_)
         return None
 
-    def _regresses(self, known: np.ndarray | None) -> bool:
+    def _regresses(self) -> bool:
         says = None if self.model is None else predicts_numbers(self.model)
         if says is not None:
             return says
@@ -267,12 +283,9 @@ class AccuracyGuided(Anonymizer):
 
     def _stand_in(self, regression: bool) -> Any:
         """The model that guides where none is given."""
-        task = "regression" if regression else "classification"
         if self._from_array:
-            from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
             return HistGradientBoostingRegressor() if regression else HistGradientBoostingClassifier()
-        return make_model("boosting", self.schema_, None, task)
+        return make_model("boosting", self.schema_, None, "regression" if regression else "classification")
 
     def _train(self, model: Any, seen: Any, y: np.ndarray) -> Any:
         """A copy of a model, trained; where it draws and has no seed of its own, with ours."""
@@ -283,12 +296,13 @@ class AccuracyGuided(Anonymizer):
             for name, value in fresh.get_params().items()
             if value is None and (name == "random_state" or name.endswith("__random_state"))
         }
-        with warnings.catch_warnings():
+        # Several copies are trained side by side: more threads within each would only get in each other's way.
+        with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore", ConvergenceWarning)
             return fresh.set_params(**unset).fit(seen, y)
 
-    def _search(self, job: Job, given: ModelInput, guide: Guide, y: np.ndarray) -> str | float:
-        """Try every candidate on parts of the rows; the one whose models score best on the others."""
+    def _search(self, job: Job, given: ModelInput, guide: Guide, y: np.ndarray) -> Plan:
+        """Try every candidate on parts of the rows, and take the one whose models score best on the others."""
         hard = self._hard_guide(given, y, regression=guide.classes is None)
         plans = [Plan(hard if choice == "hard" else guide, choice) for choice in CANDIDATES]
         folds = _search_folds(y if guide.classes is None else guide.classes, self.cv, guide.classes is None)
@@ -309,7 +323,9 @@ class AccuracyGuided(Anonymizer):
             Tried(plan.choice, float(row.mean()), tuple(row.tolist())) for plan, row in zip(plans, by_plan, strict=True)
         ]
         self.search_ = sorted(tried, key=lambda one: -one.score)
-        return self.search_[0].guide if np.isfinite(self.search_[0].score) else SAFE_CHOICE
+        # Of equal ones the first, as in the list of candidates; without any the safe choice.
+        best = int(by_plan.mean(axis=1).argmax())
+        return plans[best] if np.isfinite(tried[best].score) else Plan(guide, SAFE_CHOICE)
 
     def _release_part(self, job: Job, plan: Plan, rows: np.ndarray) -> nw.DataFrame[Any]:
         """What these rows would be released as if they were all, in as many groups as the whole table will have."""
@@ -362,8 +378,9 @@ class AccuracyGuided(Anonymizer):
     def _classes_of(self, job: Job, y: Any) -> np.ndarray | None:
         if self.recoding != "majority":
             return None
-        if y is None and len(self._guided_classes) == job.table.n_rows:
-            return self._guided_classes
+        guided = self._guided_classes
+        if y is None and guided is not None and len(guided) == job.table.n_rows:
+            return guided
         return super()._classes_of(job, y)
 
     def _check_parameters(self) -> None:
@@ -385,6 +402,21 @@ class AccuracyGuided(Anonymizer):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarray | None:
+    """Labels that a model can be trained on; None where there are none, or too few, or predictions of another model."""
+    if known is None or known.ndim != 1 or len(known) < FEW_ROWS:
+        return None
+    if regression:
+        return known
+    if guide_from_values(known, regression=False).outputs is not None or len(np.unique(known)) < 2:
+        return None
+    return known
+
+
+def _settle_for(asked: str | float, choice: str | float) -> str | float:
+    return choice if asked == "auto" else asked
 
 
 def _search_folds(codes: np.ndarray, n_folds: int, regression: bool) -> list[tuple[np.ndarray, np.ndarray]]:

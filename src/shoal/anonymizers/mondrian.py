@@ -130,7 +130,8 @@ class Mondrian(Anonymizer):
     def _place(self, codes: np.ndarray) -> np.ndarray:
         labels = np.empty(len(codes), np.int32)
         cuts = self._cuts
-        kernel.descend(codes, cuts.attribute, *cuts.rule, cuts.left, cuts.right, labels)
+        cut_from, cut_to = cuts.rule
+        kernel.descend(codes, cuts.attribute, cut_from, cut_to, cuts.left, cuts.right, labels)
         return labels
 
     def _check_parameters(self) -> None:

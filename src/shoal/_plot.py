@@ -1,0 +1,100 @@
+"""Drawings. Only here is matplotlib imported, and only when something is drawn."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.errors import ShoalError
+
+FORMATS = ("png", "svg", "pdf")
+# Okabe and Ito's colours, which colour-blind people tell apart; marks and dashes help where there is no colour at all.
+LINES = [
+    ("#0072B2", "o", "-"),
+    ("#D55E00", "s", "--"),
+    ("#009E73", "^", "-."),
+    ("#CC79A7", "D", (0, (5, 1, 1, 1, 1, 1))),
+    ("#E69F00", "v", (0, (3, 1))),
+    ("#56B4E9", "P", "-"),
+]
+INK, SOFT = "#1d2733", "#5b6875"
+STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "shoal",  # the same drawing is the same file
+}
+
+
+def require_matplotlib() -> None:
+    """Say what is missing before any work is done."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise ShoalError(
+            "Plots need the package 'matplotlib', which is not installed: pip install 'shoal[plots]'."
+        ) from None
+
+
+def draw(summary: Sequence[Any], score: str, kind: str) -> bytes:
+    """The score against k with its intervals, a panel a model and a line a method, as a file of this kind."""
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    models = list(dict.fromkeys(one.model for one in summary))
+    methods = list(dict.fromkeys(one.method for one in summary))
+    columns = min(len(models), 3)
+    rows = math.ceil(len(models) / columns)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(max(4.6 * columns, 6.4), 3.6 * rows + 0.7), layout="constrained")
+        panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+        for panel, model in zip(panels, models, strict=False):
+            _draw_model(panel, [one for one in summary if one.model == model], methods, score)
+            panel.set_title(model, loc="left", fontweight="bold")
+        for panel in panels[len(models) :]:
+            panel.set_visible(False)
+        for panel in panels[::columns]:
+            panel.set_ylabel(f"{score} on unseen rows")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
+        written = io.BytesIO()
+        figure.savefig(written, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
+    return written.getvalue()
+
+
+def _draw_model(panel: Any, summary: Sequence[Any], methods: Sequence[str], score: str) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+    raw = summary[0].raw
+    panel.set_xscale("log")
+    panel.axhline(raw.mean, color=INK, linewidth=1.4, label="raw rows")
+    if not math.isnan(raw.low):
+        panel.axhspan(raw.low, raw.high, color=INK, alpha=0.10, linewidth=0)
+    for i, method in enumerate(methods):
+        color, marker, dashes = LINES[i % len(LINES)]
+        found = sorted((one for one in summary if one.method == method and one.seeds), key=lambda one: one.k)
+        ks, means = [one.k for one in found], [one.score.mean for one in found]
+        panel.plot(ks, means, color=color, marker=marker, linestyle=dashes, markersize=5, linewidth=1.6, label=method)
+        low, high = [one.score.low for one in found], [one.score.high for one in found]
+        panel.fill_between(ks, low, high, color=color, alpha=0.16, linewidth=0)
+    baseline = "most frequent class" if score == "accuracy" else "mean"
+    panel.axhline(summary[0].baseline, color=SOFT, linewidth=1.2, linestyle=":", label=f"always the {baseline}")
+    panel.set_xlabel("k, rows that are alike at least")
+    panel.xaxis.set_major_locator(FixedLocator(sorted({one.k for one in summary})))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:,.0f}"))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.grid(axis="y", color="#e3e0d8", linewidth=0.7)
+    panel.set_axisbelow(True)
+    if score == "accuracy":
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share * 100:.4g} %"))

@@ -1,0 +1,354 @@
+"""The whole job for a model: anonymize its training rows, train it anew on them, and see what that cost."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from scipy import stats
+
+from shoal import frames
+from shoal.errors import DataError
+from shoal.evaluation import fit_seeded, plan_model, score_model, split_rows
+from shoal.files import replacing
+from shoal.guides import name_of
+from shoal.models import features, read_target, target_of, task_of
+from shoal.privacy import PrivacyModel, check_constraints
+from shoal.release import Release, anonymize, check
+from shoal.report import facts as release_facts
+from shoal.report import render, show_share
+from shoal.schema import Schema, require_schema
+from shoal.table import require_same_columns
+
+CONFIDENCE = 0.95
+RESAMPLES = 1000
+"""Draws of the bootstrap for scores that have no simpler interval."""
+
+
+class Interval(NamedTuple):
+    """A number and the range that holds it with a confidence of 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+class ClassScore(NamedTuple):
+    """How many rows of one class are recognised, before and after."""
+
+    name: str
+    rows: int
+    before: float
+    after: float
+
+
+class Comparison(NamedTuple):
+    """Two models on the same rows, which neither was trained on."""
+
+    task: str
+    score: str
+    """Name of the score that decides: accuracy, or r2 where the target is a number."""
+    before: Interval
+    after: Interval
+    change: Interval
+    """After less before, row by row on the same rows."""
+    agreement: float | None
+    """Share of the rows of which both models say the same."""
+    baseline: float
+    """Score of who always says the most frequent class, or the mean."""
+    trained_before: float
+    trained_after: float
+    """Score on the very rows each model was trained on: far above the score on others means that it knows them by
+    heart."""
+    others: dict[str, tuple[float, float]]
+    """Further scores, before and after."""
+    classes: tuple[ClassScore, ...]
+    rows: int
+
+
+class Protection:
+    """A model trained on a k-anonymous release, and the evidence; made by :func:`protect`.
+
+    Attributes
+    ----------
+    release : Release
+        The anonymized training rows.
+    model : estimator
+        Trained on the release.
+    original : estimator
+        The same model trained on the raw rows, for comparison; it is not to be shipped.
+    comparison : Comparison
+    schema : Schema
+    """
+
+    def __init__(
+        self, release: Release, model: Any, original: Any, comparison: Comparison, schema: Schema, raw_risk: Any
+    ) -> None:
+        self.release = release
+        self.model = model
+        self.original = original
+        self.comparison = comparison
+        self.schema = schema
+        self.raw_risk = raw_risk
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What was gained and lost in a few facts, each a name and a text."""
+        found = self.comparison
+        facts = [
+            ("model", name_of(self.model)),
+            (f"{found.score} before", _with_interval(show_score, found.score, found.before)),
+            (f"{found.score} after", _with_interval(show_score, found.score, found.after)),
+            ("change", _with_interval(show_change, found.score, found.change)),
+        ]
+        if found.agreement is not None:
+            facts.append(("both models say the same of", f"{show_share(found.agreement)} of the rows"))
+        return facts + self.release.summary()
+
+    def to_html(
+        self, path: str | Path, *, title: str = "Model protection report", released_file: str | Path | None = None
+    ) -> None:
+        """Write the evidence as one page that needs nothing from elsewhere; it is there in full or not at all."""
+        facts = release_facts(self.release, raw_risk=self.raw_risk, released_file=released_file)
+        page = render(facts | self._facts(), title, "protection.html.j2")
+        with replacing(path) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "comparison": self.comparison,
+            "verdict": verdict(self.comparison),
+            "model_name": name_of(self.model),
+            "target": target_of(self.schema).name,
+            "findings": {"guide": None, "tried": []} | self.release.findings,
+            "score_name": "Accuracy" if self.comparison.score == "accuracy" else "R²",
+            "other_names": OTHER_SCORES,
+            "guide_names": describe_guide,
+            "show": lambda *values: show_score(self.comparison.score, *values),
+            "show_change": lambda *values: show_change(self.comparison.score, *values),
+        }
+
+    def __repr__(self) -> str:
+        return "Protection\n" + "\n".join(f"  {name}: {text}" for name, text in self.summary())
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in self.summary())
+        return f"<table><caption>Protection</caption>{rows}</table>"
+
+
+def protect(
+    frame: Any,
+    schema: Schema,
+    model: Any = "forest",
+    k: int = 10,
+    *,
+    test: Any = None,
+    test_size: float = 0.2,
+    method: str = "accuracy-guided",
+    constraints: Sequence[PrivacyModel] = (),
+    recoding: str | None = None,
+    random_state: int = 0,
+    **options: Any,
+) -> Protection:
+    """Anonymize training rows, train a model on them, and compare it with one that was trained on the raw rows.
+
+    Parameters
+    ----------
+    frame : pandas, polars or pyarrow table
+        Rows to train on.
+    schema : Schema
+        With one target.
+    model : str or estimator
+        A name that :func:`shoal.make_model` knows, or a scikit-learn estimator, of which a fresh copy is trained.
+    k : int
+        Rows that must be released alike at least.
+    test : table, optional
+        Rows to compare on. Without them a part of ``frame`` is held out: it is neither trained on nor released.
+    test_size : float
+        Share of the rows that is held out.
+    method, constraints, recoding
+        As for :func:`shoal.anonymize`; recodings that write ranges are of no use to a model.
+    random_state : int
+        Seed of the split, the method and the models.
+    **options
+        Further parameters of the method.
+
+    Examples
+    --------
+    >>> from shoal import protect
+    >>> from shoal.datasets import make_census
+    >>> census = make_census(1000)
+    >>> protection = protect(census.frame, census.schema, "tree", k=20, guide="hard")
+    >>> protection.release.k >= 20, protection.comparison.rows
+    (True, 200)
+    """
+    require_schema(schema)
+    opened = nw.maybe_reset_index(frames.open_frame(frame))
+    frames.require_rows(opened)
+    require_same_columns(opened.columns, schema)
+    planned = plan_model(model, schema)
+    train, held_out = _parts(opened, schema, test, test_size, random_state)
+    wanted = {"model": fit_seeded(planned, random_state)} if method == "accuracy-guided" else {}
+    release = anonymize(
+        train.to_native(),
+        schema,
+        k,
+        method=method,
+        constraints=check_constraints(constraints),
+        recoding=recoding,
+        random_state=random_state,
+        **wanted,
+        **options,
+    )
+    names, y = features(schema), read_target(train, schema)
+    raw_rows, released = train.select(names).to_native(), frames.open_frame(release.frame).select(names).to_native()
+    original = fit_seeded(planned, random_state).fit(raw_rows, y)
+    retrained = fit_seeded(planned, random_state).fit(released, y[release.rows])
+    seen, truth = held_out.select(names).to_native(), read_target(held_out, schema)
+    comparison = _compare(original, retrained, seen, truth, (raw_rows, y), (released, y[release.rows]), schema)
+    raw_risk = check(train, schema).risk
+    return Protection(release, retrained, original, comparison, schema, raw_risk)
+
+
+def _parts(
+    frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float, seed: int
+) -> tuple[nw.DataFrame[Any], nw.DataFrame[Any]]:
+    """Rows to train on, and rows to compare on."""
+    if test is None:
+        train, held_out = split_rows(read_target(frame, schema), task_of(schema), test_size, None, seed)
+        return frame[train], frame[held_out]
+    opened = nw.maybe_reset_index(frames.open_frame(test))
+    frames.require_rows(opened)
+    for name in (*features(schema), target_of(schema).name):
+        if name not in opened.columns:
+            raise DataError(f"Column {name!r} is not among the rows to compare on: add it.")
+    return frame, opened
+
+
+def _compare(
+    original: Any, retrained: Any, seen: Any, truth: np.ndarray, raw: tuple[Any, Any], released: tuple[Any, Any],
+    schema: Schema,
+) -> Comparison:  # fmt: skip
+    task = task_of(schema)
+    scores = score_model(task, original, seen, truth), score_model(task, retrained, seen, truth)
+    said = np.asarray(original.predict(seen)), np.asarray(retrained.predict(seen))
+    main = "accuracy" if task == "classification" else "r2"
+    before, after, change = _INTERVALS[task](truth, *said)
+    y = raw[1]
+    common = None
+    if task == "classification":
+        classes, sizes = np.unique(y, return_counts=True)
+        common = classes[sizes.argmax()]
+    return Comparison(
+        task,
+        main,
+        before,
+        after,
+        change,
+        agreement=float(np.mean(said[0] == said[1])) if task == "classification" else None,
+        baseline=float(np.mean(truth == common)) if common is not None else _r2(truth, np.full(len(truth), y.mean())),
+        trained_before=score_model(task, original, *raw)[main],
+        trained_after=score_model(task, retrained, *released)[main],
+        others={name: (scores[0][name], scores[1][name]) for name in scores[0] if name != main},
+        classes=_by_class(truth, *said) if task == "classification" else (),
+        rows=len(truth),
+    )
+
+
+def _by_class(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[ClassScore, ...]:
+    found = []
+    for name, rows in zip(*np.unique(truth, return_counts=True), strict=True):
+        own = truth == name
+        found.append(ClassScore(str(name), int(rows), float(np.mean(before[own] == name)), float(np.mean(after[own] == name))))
+    return tuple(found)
+
+
+def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:
+    """Wilson's intervals, and that of the mean difference row by row."""
+    right = before == truth, after == truth
+    n, z = len(truth), float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    found = []
+    for one in right:
+        share = float(one.mean())
+        middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+        reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+        found.append(Interval(share, middle - reach, middle + reach))
+    gained = right[1].astype(float) - right[0]
+    reach = z * float(gained.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    return found[0], found[1], Interval(float(gained.mean()), float(gained.mean()) - reach, float(gained.mean()) + reach)
+
+
+def _r2s(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:
+    """Intervals by drawing the rows again and again, the same ones for both models."""
+    random = np.random.default_rng(0)
+    errors = np.column_stack([(truth - before) ** 2, (truth - after) ** 2, truth, truth**2]).astype(float)
+    drawn = np.empty((RESAMPLES, 2))
+    for i in range(RESAMPLES):
+        sums = errors[random.integers(0, len(truth), len(truth))].mean(axis=0)
+        drawn[i] = 1 - sums[:2] / max(sums[3] - sums[2] ** 2, np.finfo(float).tiny)
+    tail = (1 - CONFIDENCE) / 2
+    values = _r2(truth, before), _r2(truth, after)
+    triples = [(values[0], drawn[:, 0]), (values[1], drawn[:, 1]), (values[1] - values[0], drawn[:, 1] - drawn[:, 0])]
+    first, second, third = (
+        Interval(value, *(float(edge) for edge in np.quantile(draws, (tail, 1 - tail)))) for value, draws in triples
+    )
+    return first, second, third
+
+
+def _r2(truth: np.ndarray, said: np.ndarray) -> float:
+    spread = float(((truth - truth.mean()) ** 2).sum())
+    return 1 - float(((truth - said) ** 2).sum()) / spread if spread > 0 else math.nan
+
+
+_INTERVALS = {"classification": _accuracies, "regression": _r2s}
+OTHER_SCORES = {
+    "f1_macro": "F1, mean of the classes",
+    "f1_weighted": "F1, weighted by the classes",
+    "auc": "Area under the ROC curve",
+    "mae": "Mean absolute error",
+    "rmse": "Root of the mean squared error",
+}
+
+
+def verdict(found: Comparison) -> str:
+    """What the comparison says, in one careful sentence."""
+    name = "accuracy" if found.score == "accuracy" else "R²"
+    low, high = (show_change(found.score, edge) for edge in (found.change.low, found.change.high))
+    if found.change.low > 0:
+        return f"The retrained model gains {name}: {low} to {high}."
+    if found.change.high < 0:
+        return f"The retrained model loses {name}: {low} to {high}."
+    return f"No loss of {name} could be seen: the change is {low} to {high}."
+
+
+def describe_guide(guide: Any) -> str:
+    """What groups follow, in words."""
+    if guide == "hard":
+        return "the predicted classes (as published)"
+    if guide == "mondrian":
+        return "the attributes alone (Mondrian)"
+    if guide == 1:
+        return "what the model says, as logits"
+    return f"what the model says, {guide:.0%}, and the attributes themselves, {1 - guide:.0%}"
+
+
+def show_score(score: str, *values: float) -> str:
+    """A score as people read it, or a range of scores."""
+    if score == "accuracy":
+        return " to ".join(f"{value * 100:.1f}" for value in values) + " %"
+    return " to ".join(f"{value:.3f}" for value in values)
+
+
+def show_change(score: str, *values: float) -> str:
+    """A difference of scores as people read it, or a range of them."""
+    if score == "accuracy":
+        return " to ".join(f"{value * 100:+.2f}" for value in values) + " points"
+    return " to ".join(f"{value:+.4f}" for value in values)
+
+
+def _with_interval(show: Callable[..., str], score: str, found: Interval) -> str:
+    return f"{show(score, found.value)} ({show(score, found.low, found.high)})"
