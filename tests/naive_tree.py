@@ -35,7 +35,7 @@ class Node(NamedTuple):
     children: list[Any]
 
 
-def make_problem(binning, bins, response, smallest, *, weight=None, likeness=None, holds=None):
+def make_problem(binning, bins, response, smallest, weight=None, likeness=None, holds=None):
     """The arguments of ``grow_tree`` as lists."""
     form, missing = binning.attributes.form.tolist(), binning.attributes.missing.tolist()
     guide = response.guide.tolist()

@@ -28,6 +28,7 @@ _HOMES = {
     "Release": "release",
     "make_model": "models",
     "evaluate": "evaluation",
+    "protect": "protection",
 }
 
 __all__ = ["__version__", *_HOMES]

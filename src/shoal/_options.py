@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
@@ -18,6 +19,7 @@ from shoal.errors import ShoalError
 
 if TYPE_CHECKING:
     from shoal.privacy import PrivacyModel
+    from shoal.schema import Schema
 
 
 def number(text: str) -> float:
@@ -151,6 +153,77 @@ class Levels:
                 raise ShoalError(f"{option} {value} needs {needed}: add it, or leave {option} out.")
         if self.members is not None and self.kmap is self.presence_low is self.presence_high is None:
             raise ShoalError(f"--members {self.members} needs --kmap or --presence-low and --presence-high: add one.")
+
+
+def _guide(*names: str, **details: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Guide", **details)
+
+
+Trust = Annotated[
+    bool, _guide("--trust", help="Load the model although that runs code of its maker (pickle), or types not known.")
+]
+
+
+@dataclass(frozen=True)
+class Guided:
+    """What a method that looks at a target is guided by."""
+
+    model: Annotated[
+        str | None,
+        _guide(metavar="MODEL", help="The model to keep accurate: a .skops, .joblib or .pkl file, or a name like rf."),
+    ] = None
+    predictions: Annotated[
+        Path | None, _guide(metavar="FILE", help="What a black box says of each row, instead of a model: CSV, Parquet.")
+    ] = None
+    target: Annotated[
+        str | None, _guide(metavar="COLUMN", help="Column that is predicted; by default the schema's target.")
+    ] = None
+    trust: Trust = False
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether any guide is named."""
+        return self.model is not None or self.predictions is not None or self.target is not None
+
+    def schema_of(self, schema: Schema) -> Schema:
+        """The schema with the column that is predicted as its target."""
+        if self.target is None:
+            return schema
+        if self.target not in schema:
+            raise ShoalError(f"--target {self.target} is not in the schema: name one of its columns.")
+        role = schema[self.target].role
+        if role in ("identifier", "quasi", "sensitive"):
+            raise ShoalError(
+                f"--target {self.target} has the role {role!r} in the schema, and a target is released as it is: give "
+                "it the role 'target' there, or name another column."
+            )
+        return schema.with_roles(other=[a.name for a in schema.target], target=[self.target])
+
+    def options(self, method: str, schema: Schema, n_rows: int) -> dict[str, Any]:
+        """What the method is told."""
+        from shoal.anonymizers import find_method
+        from shoal.models import read_predictions
+
+        if not self.is_asked_for:
+            return {}
+        if "model" not in find_method(method)._get_param_names():
+            raise ShoalError(f"The method {method!r} is not guided by anything: choose --method accuracy-guided.")
+        if self.model is not None and self.predictions is not None:
+            raise ShoalError("--model and --predictions are two guides: leave one of them out.")
+        if self.predictions is not None:
+            return {"y": read_predictions(self.predictions, n_rows).values}
+        return {} if self.model is None else {"model": find_model(self.model, schema, self.trust)}
+
+
+def find_model(model: str, schema: Schema, trust: bool) -> Any:
+    """A model by its name, or from a file."""
+    from shoal.models import load_model, make_model, model_names
+
+    if Path(model).suffix or Path(model).exists():
+        return load_model(model, trust=trust)
+    if model not in (*model_names(), "rf", "hgb"):
+        raise ShoalError(f"{model!r} is neither a file nor a model: choose one of {', '.join(model_names())}.")
+    return make_model(model, schema)
 
 
 @dataclass(frozen=True)

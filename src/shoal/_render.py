@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shoal.evaluation import Evaluation
     from shoal.metrics import Risk
     from shoal.profiling import Separation
+    from shoal.protection import Protection
     from shoal.release import Checked, Release
     from shoal.schema import Schema
 
@@ -223,29 +224,72 @@ def written(files: Mapping[str, Path], *, json: bool) -> None:
     return console().print(table)
 
 
-def demo(census: Dataset, release: Release, before: Checked, files: Mapping[str, Path]) -> None:
-    """The release of a census, for somebody who sees one for the first time."""
+def protection(protection: Protection, files: Mapping[str, Path], *, json: bool) -> None:
+    """What the model lost, and what is gained."""
+    if json:
+        from shoal.report import facts
+
+        return _print_json(
+            verdict=protection.verdict,
+            comparison=_by_name(protection.comparison),
+            release=facts(protection.release, raw_risk=protection.raw_risk, released_file=files["released"]),
+            findings=protection.release.findings,
+            files={name: str(path) for name, path in files.items()},
+        )
+    out = console()
+    out.print(f"[bold]{_safe(protection.verdict)}[/bold]\n", highlight=False)
+    out.print(_comparison_table(protection), "")
+    risk = _risk_table(
+        "Risk of re-identification",
+        protection.release.checked.rows,
+        before=protection.raw_risk,
+        now=protection.release.risk,
+    )
+    out.print(_models_table("Levels asked for", [m for m in protection.release.privacy if m.asked is not None]), "")
+    out.print(risk, "")
+    written(files, json=False)
+    return None
+
+
+def _comparison_table(protection: Protection) -> Table:
+    """Both models on rows that neither has seen."""
+    from shoal.protection import show_change, show_score
     from shoal.report import show_share
 
-    out, rows, person = console(), release.checked.rows, _somebody(release)
+    found = protection.comparison
+    table = _table(f"Two models on {found.rows:,} unseen rows", "", "raw rows>", "released rows>", "change>")
+    score = found.score
+    change = f"{show_change(score, found.change.value)} ({show_change(score, found.change.low, found.change.high)})"
+    table.add_row(score, show_score(score, found.before.value), show_score(score, found.after.value), change)
+    trained = found.trained_before, found.trained_after
+    table.add_row(f"{score} on its own training rows", *(show_score(score, one) for one in trained), "")
+    for one in found.classes[:8]:
+        table.add_row(f"recognised of {_safe(one.name)}", show_share(one.before), show_share(one.after), "")
+    if found.agreement is not None:
+        table.add_row("rows of which both say the same", "", show_share(found.agreement), "")
+    return table
+
+
+def demo(census: Dataset, protection: Protection, files: Mapping[str, Path]) -> None:
+    """A protected model of a census, for somebody who sees one for the first time."""
+    from shoal.report import show_share
+
+    out, release = console(), protection.release
+    person = _somebody(release)
     table = _table("One person, before and after", "", "raw", "released")
     for attribute in census.schema:
-        raw = census.frame[attribute.name][person]
+        raw = census.frame[attribute.name][int(protection.rows[person])]
         kept = release.frame[attribute.name][person] if attribute.name in release.frame.columns else "(left out)"
         table.add_row(attribute.name, _safe(str(raw)), _safe(str(kept)), style="" if str(raw) != str(kept) else "dim")
     out.print(table)
-    table = _table("The whole table, before and after", "", "raw>", "released>")
+    table = _table("The training rows, before and after", "", "raw>", "released>")
+    before, now, rows = protection.raw_risk, release.risk, release.checked.rows
     table.add_row("people", f"{rows:,}", f"{rows:,}")
-    for text, of in (
-        ("people whom no other equals", lambda checked: f"{checked.risk.unique * rows:,.0f}"),
-        ("people who look alike, at least", lambda checked: f"{checked.level('k'):,.0f}"),
-        ("highest chance to find a person's row", lambda checked: show_share(checked.risk.prosecutor)),
-        ("chance on average", lambda checked: show_share(checked.risk.marketer)),
-        ("health conditions among people who look alike, at least", lambda checked: f"{checked.level('l'):.0f}"),
-    ):
-        table.add_row(text, of(before), of(release.checked))
-    table.add_row("detail kept in what was generalised", "100 %", show_share(1 - release.loss.ncp))
-    out.print("", table, "")
+    table.add_row("people whom no other equals", f"{before.unique * rows:,.0f}", f"{now.unique * rows:,.0f}")
+    table.add_row("people who look alike, at least", f"{1 / before.prosecutor:,.0f}", f"{release.k:,}")
+    table.add_row("highest chance to find a person's row", show_share(before.prosecutor), show_share(now.prosecutor))
+    table.add_row("chance on average", show_share(before.marketer), show_share(now.marketer))
+    out.print("", table, "", _comparison_table(protection), "")
     written(files, json=False)
     out.print("\nOpen the report in a browser; check the released file again with", highlight=False)
     command = f"shoal check {files['released']} --schema {files['schema']} --k 10 --l 3"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from shoal import __version__, _render
-from shoal._options import Levels, Reading, names_of, number, parse_options, spread, whole
+from shoal._options import Guided, Levels, Reading, Trust, find_model, names_of, number, parse_options, spread, whole
 from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
 
 if TYPE_CHECKING:
@@ -167,10 +167,16 @@ def anonymize(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Released file, .csv or .parquet; never IN itself.")],
     levels: Levels,
     reading: Reading,
+    guided: Guided,
     method: Annotated[str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")] = "mondrian",
     recoding: Annotated[
-        str, typer.Option(metavar="NAME", help="Release groups as interval, set, representative, mean or sample.")
-    ] = "interval",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Release groups as interval, set, representative, median, medoid, majority, mean or sample; "
+            "by default the method's own.",
+        ),
+    ] = None,
     suppress: Annotated[
         float, typer.Option(metavar="SHARE", parser=number, help="Share of the rows that may be suppressed.")
     ] = 0.0,
@@ -197,6 +203,8 @@ def anonymize(
           --out out.parquet --report report.html
       shoal anonymize in.csv --schema in.toml --k 5 --recoding set
           --option mode=relaxed --out out.csv
+      shoal anonymize in.csv --schema in.toml --k 100
+          --method accuracy-guided --model model.skops --out out.csv
     """
     from shoal import files
     from shoal.release import anonymize as anonymize_table
@@ -205,17 +213,19 @@ def anonymize(
     _refuse_overwriting([source, schema], [out, *([report] if report else [])])
     asked = levels.constraints(k)
     options = parse_options(option or []) | ({} if threads is None else {"n_jobs": threads})
-    described = Schema.from_toml(schema)
+    described = guided.schema_of(Schema.from_toml(schema))
     with _render.progress(3) as step:
         step(f"Reading {source.name}")
-        typed = files.kind_to_write(out) == "parquet"
+        # A model wants to see numbers as numbers.
+        typed = files.kind_to_write(out) == "parquet" or guided.is_asked_for
         separator = files.read_header(source, reading.character).separator
         raw = files.read_table(source, separator=separator, missing_marks=reading.marks if typed else (), typed=typed)
-        frame = files.mark_missing(raw, reading.marks, [a.name for a in (*described.quasi, *described.sensitive)])
+        seen = raw.columns if guided.is_asked_for else [a.name for a in (*described.quasi, *described.sensitive)]
+        frame = files.mark_missing(raw, reading.marks, seen)
         step(f"Releasing {raw.height:,} rows by {method}")
         release = anonymize_table(
             frame, described, k, method=method, constraints=asked, recoding=recoding, suppression=suppress,
-            missing=missing, random_state=seed, **options,
+            missing=missing, random_state=seed, **options, **guided.options(method, described, frame.height),
         )  # fmt: skip
         step(f"Writing {out.name}")
         before = _raw_risk(frame, described, asked)
@@ -307,6 +317,85 @@ def check(
     _render.checked(source, checked, json=json)
     if not checked.holds:
         raise typer.Exit(1)
+
+
+@app.command()
+@spread
+def protect(
+    source: Annotated[Path, typer.Argument(metavar="TRAIN", help="Rows to train on, CSV or Parquet.")],
+    schema: SchemaFile,
+    k: Annotated[int, typer.Option("--k", parser=whole, help="Rows that must be released alike, at least.")],
+    levels: Levels,
+    reading: Reading,
+    model: Annotated[
+        str, typer.Option(metavar="MODEL", help="A .skops, .joblib or .pkl file, or a name: forest, mlp, boosting …")
+    ] = "forest",
+    trust: Trust = False,
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rows to compare on; by default a part of TRAIN is held out.")
+    ] = None,
+    test_size: Annotated[float, typer.Option(metavar="SHARE", parser=number, help="Share that is held out.")] = 0.2,
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")
+    ] = "accuracy-guided",
+    recoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Release groups as representative, median, medoid, majority …")
+    ] = None,
+    seed: Annotated[int, typer.Option(parser=whole, help="Seed of the split, the method and the models.")] = 0,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Further parameter of the method; may be repeated.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path(
+        "protected"
+    ),
+    json: Json = False,
+) -> None:
+    """Train a model on a k-anonymous release of its training rows.
+
+    Anonymizes the rows so that the model stays accurate, trains a fresh copy of
+    it on the release, compares both on rows that neither has seen, and writes
+    the release, the retrained model and a report of what was gained and lost.
+
+    For example:
+      shoal protect people.csv --schema people.toml --model rf --k 50 --out protected
+      shoal protect people.csv --schema people.toml --model model.skops --k 10
+          --l 2 --test holdout.csv --out protected
+    """
+    from shoal import files
+    from shoal.models import save_model
+    from shoal.protection import protect as protect_model
+    from shoal.schema import Schema
+
+    described, asked = Schema.from_toml(schema), levels.constraints(k)
+    written = _files_in(out, f"released{source.suffix}", "model.skops", "report.html")
+    _refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
+
+    def read(path: Path) -> polars.DataFrame:
+        frame = files.read_table(path, separator=reading.character, missing_marks=reading.marks)
+        return files.mark_missing(frame, reading.marks, frame.columns)
+
+    with _render.progress(4) as step:
+        step(f"Reading {source.name}")
+        frame, held_out = read(source), None if test is None else read(test)
+        chosen = find_model(model, described, trust)
+        step(f"Protecting a model of {frame.height:,} rows")
+        protection = protect_model(
+            frame, described, chosen, k, test=held_out, test_size=test_size, method=method, constraints=asked,
+            recoding=recoding, random_state=seed, **parse_options(option or []),
+        )  # fmt: skip
+        step("Writing the release and the model")
+        _write(protection.release, written["released"], None)
+        save_model(protection.model, written["model"])
+        step("Writing the report")
+        protection.to_html(
+            written["report"], title=f"A model of {source.name}, protected", released_file=written["released"]
+        )
+    _render.protection(protection, written, json=json)
+
+
+def _files_in(folder: Path, *names: str) -> dict[str, Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    return {Path(name).stem: folder / name for name in names}
 
 
 @app.command()
@@ -433,41 +522,40 @@ def datasets(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(parser=whole, help="Number of people.")] = 30_000,
+    rows: Annotated[int, typer.Option(parser=whole, help="Number of people.")] = 10_000,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path("demo"),
 ) -> None:
-    """Release a synthetic census: the whole job in one go.
+    """Protect a model of a synthetic census: the whole job in one go.
 
-    Makes people who are nobody, releases them in groups of at least ten with
-    at least three health conditions each, and writes the raw file, its schema,
-    the released file and the report.
+    Makes people who are nobody, releases most of them in groups of at least ten
+    with at least three health conditions each, so that a forest trained on them
+    still predicts incomes, and writes the raw file, its schema, the released
+    file, the model and the report.
 
     For example:
-      shoal demo --rows 100000 --out demo
+      shoal demo --rows 30000 --out demo
     """
     from shoal.datasets import make_census
     from shoal.files import write_table
     from shoal.frames import open_frame
+    from shoal.models import save_model
     from shoal.privacy import LDiversity
-    from shoal.release import anonymize as anonymize_table
-    from shoal.release import check as check_table
+    from shoal.protection import protect as protect_model
 
-    out.mkdir(parents=True, exist_ok=True)
-    raw, schema, released, report = (
-        out / name for name in ("census.csv", "census.toml", "released.csv", "report.html")
-    )
+    written = _files_in(out, "census.csv", "schema.toml", "released.csv", "model.skops", "report.html")
     with _render.progress(3) as step:
         step(f"Making a census of {rows:,} people")
         census = make_census(rows)
-        write_table(open_frame(census.frame), raw)
-        census.schema.to_toml(schema)
-        step("Releasing it (kernels are compiled the first time)")
-        release = anonymize_table(census.frame, census.schema, 10, constraints=[LDiversity(3)])
-        step("Writing the release and its report")
-        before = check_table(census.frame, census.schema)
-        _write(release, released, None)
-        _write_report(release, report, before.risk, released, "Release of a synthetic census")
-    _render.demo(census, release, before, {"raw": raw, "schema": schema, "released": released, "report": report})
+        write_table(open_frame(census.frame), written["census"])
+        census.schema.to_toml(written["schema"])
+        step("Protecting a forest that predicts incomes (kernels are compiled the first time)")
+        protection = protect_model(census.frame, census.schema, "forest", 10, constraints=[LDiversity(3)])
+        step("Writing the release, the model and the report")
+        _write(protection.release, written["released"], None)
+        save_model(protection.model, written["model"])
+        title = "A model of a synthetic census, protected"
+        protection.to_html(written["report"], title=title, released_file=written["released"])
+    _render.demo(census, protection, written)
 
 
 if __name__ == "__main__":

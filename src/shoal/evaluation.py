@@ -163,20 +163,27 @@ class _Work:
 
     def split(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the rows to train and to test on."""
-        try:
-            train, test = train_test_split(
-                np.arange(len(self.y)),
-                test_size=self.test_size,
-                train_size=self.train_size,
-                random_state=seed,
-                stratify=_strata(self.y) if self.task == "classification" else None,
-            )
-        except (ValueError, TypeError) as error:
-            raise ShoalError(
-                f"{len(self.y):,} rows cannot be split with test_size={self.test_size!r} and "
-                f"train_size={self.train_size!r} ({reason(error)}): choose shares that leave rows of every class."
-            ) from None
-        return np.sort(train), np.sort(test)
+        return split_rows(self.y, self.task, self.test_size, self.train_size, seed)
+
+
+def split_rows(
+    y: np.ndarray, task: str, test_size: float, train_size: float | None, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the rows to train and to test on, with the classes in proportion."""
+    try:
+        train, test = train_test_split(
+            np.arange(len(y)),
+            test_size=test_size,
+            train_size=train_size,
+            random_state=seed,
+            stratify=_strata(y) if task == "classification" else None,
+        )
+    except (ValueError, TypeError) as error:
+        raise ShoalError(
+            f"{len(y):,} rows cannot be split with test_size={test_size!r} and train_size={train_size!r} "
+            f"({reason(error)}): choose shares that leave rows of every class."
+        ) from None
+    return np.sort(train), np.sort(test)
 
 
 def _strata(y: np.ndarray) -> np.ndarray:
@@ -270,7 +277,7 @@ def _measure(work: _Work, cells: Sequence[Cell]) -> list[tuple[Cell, dict[str, A
 
 
 def _release(work: _Work, method: Method, cell: Cell, frame: nw.DataFrame[Any]) -> Release:
-    model = {"model": _seeded(work.models[cell.model], cell.seed)} if method.takes_model else {}
+    model = {"model": seeded(work.models[cell.model], cell.seed)} if method.takes_model else {}
     return anonymize(
         frame.to_native(), work.schema, cell.k, method=method.name, random_state=cell.seed, **model, **method.options
     )
@@ -280,9 +287,9 @@ def _train(work: _Work, cell: Cell, rows: Any, y: np.ndarray, tested: Any, truth
     """Train the cell's model on some rows, and score it on others."""
     started = time.perf_counter()
     try:
-        model = _seeded(work.models[cell.model], cell.seed).fit(rows, y)
+        model = seeded(work.models[cell.model], cell.seed).fit(rows, y)
         seconds = time.perf_counter() - started
-        scores = _SCORERS[work.task](model, tested, truth)
+        scores = score_model(work.task, model, tested, truth)
     except ShoalError:
         raise
     except (ValueError, TypeError) as error:
@@ -293,11 +300,16 @@ def _train(work: _Work, cell: Cell, rows: Any, y: np.ndarray, tested: Any, truth
     return {"train_rows": len(y), **scores, "seconds_train": seconds}
 
 
-def _seeded(model: Any, seed: int) -> Any:
+def seeded(model: Any, seed: int) -> Any:
     """An untrained clone, all of whose random numbers follow from the seed."""
     model = clone(model)
     names = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
     return model.set_params(**dict.fromkeys(names, seed)) if names else model
+
+
+def score_model(task: str, model: Any, rows: Any, truth: np.ndarray) -> dict[str, float]:
+    """Scores of a trained model on some rows, by name."""
+    return _SCORERS[task](model, rows, truth)
 
 
 def _classify(model: Any, rows: Any, truth: np.ndarray) -> dict[str, float]:

@@ -217,7 +217,7 @@ def guide_out_of_fold(
         Copies that are trained side by side.
     """
     names, codes = (np.empty(0), y) if regression else np.unique(y, return_inverse=True)
-    splits = split_rows(codes, folds, regression=regression)
+    splits = fold_rows(codes, folds, regression=regression)
 
     def ask(known: Rows, held_out: Rows) -> np.ndarray:
         trained = train(model, given.take(known), y[known])
@@ -246,7 +246,7 @@ def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarra
     return spread
 
 
-def split_rows(codes: np.ndarray, folds: int, *, regression: bool, seed: int = 0) -> list[tuple[Rows, Rows]]:
+def fold_rows(codes: np.ndarray, folds: int, *, regression: bool, seed: int = 0) -> list[tuple[Rows, Rows]]:
     """Folds with the classes in proportion, where every class has enough rows for that."""
     stratify = not regression and np.bincount(codes).min(initial=0) >= folds
     splitter = (StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed)

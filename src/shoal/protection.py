@@ -13,10 +13,13 @@ import numpy as np
 from scipy import stats
 
 from shoal import frames
+from shoal._evaluation_plan import plan_models
+from shoal.anonymizers import find_method
 from shoal.errors import DataError
-from shoal.evaluation import fit_seeded, plan_model, score_model, split_rows
+from shoal.evaluation import score_model, seeded, split_rows
 from shoal.files import replacing
 from shoal.guides import name_of
+from shoal.metrics import Risk
 from shoal.models import features, read_target, target_of, task_of
 from shoal.privacy import PrivacyModel, check_constraints
 from shoal.release import Release, anonymize, check
@@ -84,10 +87,21 @@ class Protection:
         The same model trained on the raw rows, for comparison; it is not to be shipped.
     comparison : Comparison
     schema : Schema
+    raw_risk : Risk
+        Risk of re-identification in the raw training rows.
+    rows : int array
+        Where each released row was in the table that came in.
     """
 
     def __init__(
-        self, release: Release, model: Any, original: Any, comparison: Comparison, schema: Schema, raw_risk: Any
+        self,
+        release: Release,
+        model: Any,
+        original: Any,
+        comparison: Comparison,
+        schema: Schema,
+        raw_risk: Risk,
+        rows: np.ndarray,
     ) -> None:
         self.release = release
         self.model = model
@@ -95,6 +109,12 @@ class Protection:
         self.comparison = comparison
         self.schema = schema
         self.raw_risk = raw_risk
+        self.rows = rows
+
+    @property
+    def verdict(self) -> str:
+        """What the comparison says, in one careful sentence."""
+        return verdict(self.comparison)
 
     def summary(self) -> list[tuple[str, str]]:
         """What was gained and lost in a few facts, each a name and a text."""
@@ -121,7 +141,7 @@ class Protection:
     def _facts(self) -> dict[str, Any]:
         return {
             "comparison": self.comparison,
-            "verdict": verdict(self.comparison),
+            "verdict": self.verdict,
             "model_name": name_of(self.model),
             "target": target_of(self.schema).name,
             "findings": {"guide": None, "tried": []} | self.release.findings,
@@ -190,9 +210,10 @@ def protect(
     opened = nw.maybe_reset_index(frames.open_frame(frame))
     frames.require_rows(opened)
     require_same_columns(opened.columns, schema)
-    planned = plan_model(model, schema)
-    train, held_out = _parts(opened, schema, test, test_size, random_state)
-    wanted = {"model": fit_seeded(planned, random_state)} if method == "accuracy-guided" else {}
+    (planned,) = plan_models(model, schema).values()
+    rows, held_out = _parts(opened, schema, test, test_size, random_state)
+    train = opened[rows]
+    wanted = {"model": seeded(planned, random_state)} if "model" in find_method(method)._get_param_names() else {}
     release = anonymize(
         train.to_native(),
         schema,
@@ -206,27 +227,27 @@ def protect(
     )
     names, y = features(schema), read_target(train, schema)
     raw_rows, released = train.select(names).to_native(), frames.open_frame(release.frame).select(names).to_native()
-    original = fit_seeded(planned, random_state).fit(raw_rows, y)
-    retrained = fit_seeded(planned, random_state).fit(released, y[release.rows])
+    original = seeded(planned, random_state).fit(raw_rows, y)
+    retrained = seeded(planned, random_state).fit(released, y[release.rows])
     seen, truth = held_out.select(names).to_native(), read_target(held_out, schema)
     comparison = _compare(original, retrained, seen, truth, (raw_rows, y), (released, y[release.rows]), schema)
     raw_risk = check(train, schema).risk
-    return Protection(release, retrained, original, comparison, schema, raw_risk)
+    return Protection(release, retrained, original, comparison, schema, raw_risk, rows[release.rows])
 
 
 def _parts(
     frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float, seed: int
-) -> tuple[nw.DataFrame[Any], nw.DataFrame[Any]]:
-    """Rows to train on, and rows to compare on."""
+) -> tuple[np.ndarray, nw.DataFrame[Any]]:
+    """Positions of the rows to train on, and the rows to compare on."""
     if test is None:
         train, held_out = split_rows(read_target(frame, schema), task_of(schema), test_size, None, seed)
-        return frame[train], frame[held_out]
+        return train, frame[held_out]
     opened = nw.maybe_reset_index(frames.open_frame(test))
     frames.require_rows(opened)
     for name in (*features(schema), target_of(schema).name):
         if name not in opened.columns:
             raise DataError(f"Column {name!r} is not among the rows to compare on: add it.")
-    return frame, opened
+    return np.arange(len(frame)), opened
 
 
 def _compare(
@@ -263,7 +284,9 @@ def _by_class(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple
     found = []
     for name, rows in zip(*np.unique(truth, return_counts=True), strict=True):
         own = truth == name
-        found.append(ClassScore(str(name), int(rows), float(np.mean(before[own] == name)), float(np.mean(after[own] == name))))
+        found.append(
+            ClassScore(str(name), int(rows), float(np.mean(before[own] == name)), float(np.mean(after[own] == name)))
+        )
     return tuple(found)
 
 
@@ -279,7 +302,11 @@ def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tup
         found.append(Interval(share, middle - reach, middle + reach))
     gained = right[1].astype(float) - right[0]
     reach = z * float(gained.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-    return found[0], found[1], Interval(float(gained.mean()), float(gained.mean()) - reach, float(gained.mean()) + reach)
+    return (
+        found[0],
+        found[1],
+        Interval(float(gained.mean()), float(gained.mean()) - reach, float(gained.mean()) + reach),
+    )
 
 
 def _r2s(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:

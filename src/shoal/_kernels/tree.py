@@ -662,7 +662,8 @@ def _unsplit_score(task):
 def _choose_side(task, j, variant, length, side):
     """Set the bits of the bins that go left.
 
-    A bin that no row of the node has belongs to the nearer part of an ordered attribute, else to the larger part.
+    A bin that no row of the node has belongs to the nearer part of an ordered attribute (of two that are numbers, not
+    missing), else to the larger part.
     """
     scratch, attributes = task.scratch, task.attributes
     n, sequence = scratch.n_occurring[j], scratch.sequence
@@ -681,7 +682,7 @@ def _choose_side(task, j, variant, length, side):
         if sums[b, 0] == 0:
             on_left = larger
             if form == ORDERED and b != missing:
-                on_left = b - last_left <= first_right - b
+                on_left = first_right == missing or b - last_left <= first_right - b
             if on_left:
                 side[b >> 6] |= np.uint64(1) << np.uint64(b & 63)
     for i in range(first, length):

@@ -39,12 +39,12 @@ from shoal.guides import (
     Guide,
     ModelInput,
     can_retrain,
+    fold_rows,
     guide_from_model,
     guide_from_values,
     guide_out_of_fold,
     predicts_numbers,
     read_labels,
-    split_rows,
 )
 from shoal.models import features, make_model, read_target
 from shoal.privacy import PrivacyModel
@@ -424,7 +424,7 @@ def _search_folds(codes: np.ndarray, n_folds: int, regression: bool) -> list[tup
     rows = np.arange(len(codes))
     if len(rows) > MOST_SEARCH_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(rows, MOST_SEARCH_ROWS, replace=False))
-    splits = split_rows(codes[rows], n_folds, regression=regression, seed=1)
+    splits = fold_rows(codes[rows], n_folds, regression=regression, seed=1)
     return [(rows[known], rows[held_out]) for known, held_out in splits]
 
 
