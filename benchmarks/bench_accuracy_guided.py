@@ -20,6 +20,7 @@ from _measure import peak_memory, seconds, show
 from sklearn.tree import DecisionTreeClassifier
 
 from shoal import AccuracyGuided, Schema
+from shoal.binned_trees import bin_codes, grow_tree, learn_classes, make_bins
 from shoal.datasets import fetch_adult, make_census
 from shoal.table import encode
 
@@ -96,8 +97,9 @@ def beside_trees() -> None:
 
 def tree_alone(table, y: np.ndarray, k: int) -> None:
     """Grow shoal's tree on an encoded table: no encoding, no representatives, no frame."""
-    # TODO: call the tree kernel.
-    raise NotImplementedError
+    binning = make_bins(table.quasi)
+    bins = bin_codes(binning, [column.codes for column in table.quasi])
+    grow_tree(binning, bins, learn_classes(y, 2, "gini"), k)
 
 
 def measure(frame, schema: Schema, y: np.ndarray, k: int, repeats: int, *, cpu: bool = True) -> float:

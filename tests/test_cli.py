@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,11 @@ import pytest
 
 import shoal
 from shoal import _render, cli, files
+from shoal.datasets import make_census
 from shoal.errors import GuaranteeWarning
+from shoal.models import load_model, make_model, read_target, save_model
 
-COMMANDS = ["inspect", "anonymize", "check", "methods", "datasets", "demo"]
+COMMANDS = ["inspect", "anonymize", "check", "protect", "frontier", "methods", "datasets", "demo"]
 # Values that a careless reader would change: leading zeros, trailing zeros, blanks, quotes, separators, line ends.
 PEOPLE = [
     ["id", "age", "zip", "disease", "note", "in study"],
@@ -49,6 +52,10 @@ kind = "nominal"
 [attributes."in study"]
 """
 BASE = "anonymize people.csv --schema people.toml --missing-mark ? --out out.csv"
+CENSUS = make_census(600)
+GUIDED = "anonymize census.csv --schema census.toml --k 10 --method accuracy-guided --option guide=0.7 --out out.csv"
+PROTECT = "protect census.csv --schema census.toml --k 10 --model tree --option guide=0.7"
+TREE = "sklearn.tree._tree.Tree"
 
 
 @pytest.fixture
@@ -69,6 +76,25 @@ def call(folder, capsys):
         return code, *capsys.readouterr()
 
     return called
+
+
+@pytest.fixture(scope="module")
+def census_files(tmp_path_factory):
+    """A census with its schema, and a model of it in two files."""
+    folder = tmp_path_factory.mktemp("census")
+    CENSUS.frame.write_csv(folder / "census.csv")
+    CENSUS.schema.to_toml(folder / "census.toml")
+    model = make_model("tree", CENSUS.schema).fit(CENSUS.frame, read_target(CENSUS.frame, CENSUS.schema))
+    save_model(model, folder / "model.skops")
+    save_model(model, folder / "model.joblib")
+    return folder
+
+
+@pytest.fixture
+def census(call, census_files):
+    """Run a command line beside a census."""
+    shutil.copytree(census_files, ".", dirs_exist_ok=True)
+    return call
 
 
 def write_csv(path, rows, delimiter=","):
@@ -366,6 +392,221 @@ def test_check_where_only_ascii_can_be_shown(folder):
     assert ">= 1" in done.stdout
 
 
+# anonymize, guided
+
+
+@pytest.mark.parametrize(
+    ("options", "guide"),
+    [
+        ("--option guide=hard", "hard"),
+        ("--option guide=hard --target income", "hard"),
+        ("--model tree", 0.7),
+        ("--model model.skops --trust", 0.7),
+    ],
+)
+def test_a_guided_release_holds(census, options, guide):
+    code, out, err = census(f"{GUIDED} {options} --json")
+    assert (code, err) == (0, "")
+    parameters = parse(out)["parameters"]
+    assert parameters["guide"] == guide
+    assert parameters["recoding"] == "representative"
+    assert parameters["model"] == ("DecisionTreeClassifier" if "--model" in options else None)
+    assert census("check out.csv --schema census.toml --k 10")[0] == 0
+    assert set(read_csv("out.csv")["age"]) <= set(read_csv("census.csv")["age"])
+
+
+def test_a_guided_release_is_that_of_the_library(census):
+    assert census(f"{GUIDED} --model model.skops --trust --seed 3")[0] == 0
+    model = load_model("model.skops", trust=True)
+    schema = shoal.Schema.from_toml("census.toml")
+    frame = files.read_table("census.csv")
+    release = shoal.anonymize(frame, schema, 10, method="accuracy-guided", model=model, guide=0.7, random_state=3)
+    assert read_csv("out.csv")["age"] == [str(age) for age in release.frame["age"]]
+
+
+def test_guided_csv_to_csv_keeps_every_character_of_untouched_columns(census):
+    rows = [[str(20 + i % 40), ["1.10", "2.50", "?"][i % 3], "007", "yes" if i % 40 > 15 else "no"] for i in range(80)]
+    write_csv("people.csv", [["age", "size", "note", "y"], *rows])
+    roles = {"age": ("quasi", "numeric"), "size": ("other", "numeric"), "note": ("other", "nominal")}
+    roles["y"] = ("target", "nominal")
+    lines = [f'[attributes.{name}]\nrole = "{role}"\nkind = "{kind}"\n' for name, (role, kind) in roles.items()]
+    Path("people.toml").write_text("".join(lines))
+    assert census(f"{BASE} --k 5 --method accuracy-guided --model tree")[0] == 0
+    released, raw = read_csv("out.csv"), read_csv("people.csv")
+    for name in ("size", "note", "y"):
+        assert released[name] == raw[name]
+
+
+@pytest.mark.parametrize("kind", ["labels", "probabilities", "numbers"])
+def test_predictions_of_a_black_box(census, kind):
+    chance = CENSUS.frame["age"] / 100
+    says = {
+        "labels": {"said": ["rich" if age > 40 else "poor" for age in CENSUS.frame["age"]]},
+        "probabilities": {"<=50K": 1 - chance, ">50K": chance},
+        "numbers": {"said": chance},
+    }
+    pl.DataFrame(says[kind]).write_csv("said.csv")
+    code, _, err = census(f"{GUIDED} --predictions said.csv")
+    assert (code, err) == (0, "")
+    assert census("check out.csv --schema census.toml --k 10")[0] == 0
+    # What decides a prediction here is the age alone, so groups keep it.
+    released = [int(age) for age in read_csv("out.csv")["age"]]
+    assert sum(abs(a - b) for a, b in zip(released, CENSUS.frame["age"], strict=True)) / 600 < 6
+
+
+def test_any_column_can_be_the_target(census):
+    assert census(f"{GUIDED} --target hours-per-week --option guide=hard")[0] == 0
+    assert read_csv("out.csv")["hours-per-week"] == read_csv("census.csv")["hours-per-week"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--model tree --method mondrian", "'mondrian' is not guided by anything"),
+        ("--target income --method mondrian", "'mondrian' is not guided by anything"),
+        ("--model tree --predictions said.csv", "two guides"),
+        ("--model treee", "'treee' is neither a file nor a model"),
+        ("--model nope.skops", "no file 'nope.skops'"),
+        ("--model census.csv", "ends in '.csv'"),
+        ("--model model.skops", "not known to be safe, sklearn.tree._tree.Tree: pass trust"),
+        ("--model model.joblib", "'model.joblib' would run whatever code its maker put there"),
+        ("--predictions nope.csv", "no file 'nope.csv'"),
+        ("--predictions short.csv", "'short.csv' has 3 predictions for 600 rows"),
+        ("--target age", "--target age has the role 'quasi'"),
+        ("--target condition", "--target condition has the role 'sensitive'"),
+        ("--target person-id", "--target person-id has the role 'identifier'"),
+        ("--target nobody", "--target nobody is not in the schema"),
+        ("--option guide=2", "no guide 2"),
+        ("--option k=5", "--option k=5 sets 'k', which the other options set"),
+        ("--option model=tree", "has no predict"),
+    ],
+)
+def test_a_bad_guide_is_told_in_one_sentence(census, options, says):
+    pl.DataFrame({"said": [1, 0, 1]}).write_csv("short.csv")
+    code, out, err = census(f"{GUIDED} {options}")
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+    assert err.endswith(".\n")
+    assert not Path("out.csv").exists()
+
+
+def test_a_trusted_pickle_is_loaded(census):
+    assert census(f"{GUIDED} --model model.joblib --trust")[0] == 0
+
+
+# protect
+
+
+def test_protect_writes_a_release_a_model_and_a_report(census):
+    code, out, err = census(f"{PROTECT} --out made/here")
+    assert (code, err) == (0, "")
+    assert {path.name for path in Path("made/here").iterdir()} == {"released.csv", "model.skops", "report.html"}
+    for words in (
+        "accuracy",
+        "on 120 unseen rows",
+        "10-anonymity",
+        "Risk of re-identification",
+        "made/here/report.html",
+    ):
+        assert words in out
+    assert census("check made/here/released.csv --schema census.toml --k 10")[0] == 0
+    assert len(read_csv("made/here/released.csv")["age"]) == 480
+
+
+def test_a_protected_model_loads_and_predicts(census):
+    assert census(f"{PROTECT} --out out")[0] == 0
+    model = load_model("out/model.skops", trust=[TREE])
+    assert set(model.predict(CENSUS.frame)) == {"<=50K", ">50K"}
+    released = files.read_table("out/released.csv")
+    again = make_model("tree", CENSUS.schema).fit(released, read_target(released, CENSUS.schema))
+    assert list(model.predict(CENSUS.frame)) == list(again.predict(CENSUS.frame))
+
+
+def test_protect_json(census):
+    code, out, _ = census(f"{PROTECT} --l 2 --seed 4 --out out --json")
+    found = parse(out)
+    assert code == 0
+    assert found["verdict"].endswith("points.")
+    assert found["comparison"]["rows"] == 120
+    assert {"value", "low", "high"} == set(found["comparison"]["change"])
+    assert found["release"]["promise"].startswith("10-anonymous with respect to age")
+    assert [model["key"] for model in found["release"]["models"] if model["holds"]] == ["k", "l"]
+    assert found["release"]["file"]["sha256"] in Path("out/report.html").read_text(encoding="utf-8")
+    assert found["findings"] == {"guide": 0.7, "tried": []}
+    assert found["files"] == {name: f"out/{name}.{ending}" for name, ending in ENDINGS.items()}
+
+
+ENDINGS = {"released": "csv", "model": "skops", "report": "html"}
+
+
+def test_protect_is_the_same_as_the_library(census):
+    assert census(f"{PROTECT} --seed 2 --test-size 0.3 --out out")[0] == 0
+    schema = shoal.Schema.from_toml("census.toml")
+    frame = files.read_table("census.csv")
+    protection = shoal.protect(frame, schema, "tree", 10, guide=0.7, random_state=2, test_size=0.3)
+    assert read_csv("out/released.csv")["age"] == [str(age) for age in protection.release.frame["age"]]
+
+
+def test_protect_with_rows_to_compare_on_and_a_model_of_a_file(census):
+    CENSUS.frame[:150].write_parquet("test.parquet")
+    options = "--model model.skops --trust --test test.parquet --method mondrian --recoding median"
+    code, out, _ = census(f"protect census.csv --schema census.toml --k 10 {options} --out out --json")
+    found = parse(out)
+    assert code == 0
+    assert found["comparison"]["rows"] == 150
+    assert found["release"]["rows"] == 600
+    assert (found["release"]["method"], found["release"]["parameters"]["recoding"]) == ("mondrian", "median")
+
+
+def test_protect_writes_parquet_from_parquet(census):
+    CENSUS.frame.write_parquet("census.parquet")
+    assert census(f"{PROTECT.replace('census.csv', 'census.parquet')} --out out")[0] == 0
+    assert pl.read_parquet("out/released.parquet")["age"].dtype == CENSUS.frame["age"].dtype
+
+
+@pytest.mark.parametrize(
+    ("options", "says", "code"),
+    [
+        ("--model treee", "'treee' is neither a file nor a model", 2),
+        ("--model model.joblib", "would run whatever code", 2),
+        ("--test nope.csv", "no file 'nope.csv'", 2),
+        ("--test-size 1.5", "test_size=1.5", 2),
+        ("--recoding set", "recoding='set' is of no use to a model", 2),
+        ("--method mondrain", "no method 'mondrain'", 2),
+        ("--option k=5", "--option k=5 sets 'k'", 2),
+        ("--out census.csv", "'census.csv' is a file: name a folder", 2),
+        ("--k 500", "k=500 cannot be reached", 1),
+        ("--l 99", "cannot be reached", 1),
+    ],
+)
+def test_what_cannot_be_protected_is_told_in_one_sentence(census, options, says, code):
+    before = sorted(Path().rglob("*"))
+    found, out, err = census(f"{PROTECT} --out made/here {options}")
+    assert (found, out) == (code, "")
+    assert says in err
+    assert err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_protect_never_writes_over_its_input(census):
+    Path("released.csv").write_bytes(Path("census.csv").read_bytes())
+    code, _, err = census("protect released.csv --schema census.toml --k 10 --model tree --out .")
+    assert code == 2
+    assert "would overwrite 'released.csv'" in err
+
+
+# frontier
+
+
+def test_frontier_compares_methods(census):
+    options = "--model tree --methods mondrian,accuracy-guided --k 10 --seeds 1 --out out --json"
+    code, out, err = census(f"frontier census.csv --schema census.toml {options}")
+    assert (code, err) == (0, "")
+    assert [one["method"] for one in parse(out)["summary"]] == ["mondrian", "accuracy-guided"]
+    assert Path("out/frontier.html").exists()
+
+
 # methods, datasets, demo
 
 
@@ -373,6 +614,7 @@ def test_methods(call):
     code, out, _ = call("methods")
     assert code == 0
     assert "mondrian" in out
+    assert "accuracy-guided" in out
     listed = parse(call("methods --json")[1])["methods"]
     assert all(method["name"] and method["about"].endswith(".") for method in listed)
 
@@ -393,17 +635,35 @@ def test_a_data_set_is_written_with_its_schema(call, ending):
 
 
 def test_demo(call):
-    code, out, err = call("demo --rows 2000 --out made/here")
+    code, out, err = call("demo --rows 600 --out made/here")
     assert (code, err) == (0, "")
     assert {path.name for path in Path("made/here").iterdir()} >= {
         "census.csv",
-        "census.toml",
+        "schema.toml",
         "released.csv",
+        "model.skops",
         "report.html",
     }
-    assert "The whole table, before and after" in out
+    for words in (
+        "One person, before and after",
+        "The training rows, before and after",
+        "Two models on 120 unseen rows",
+    ):
+        assert words in out
     assert "made/here/report.html" in out
-    assert call("check made/here/released.csv --schema made/here/census.toml --k 10 --l 3")[0] == 0
+    command = "check made/here/released.csv --schema made/here/schema.toml --k 10 --l 3"
+    assert f"shoal {command}" in out
+    assert call(command)[0] == 0
+    person = out.split("\n\n")[0]
+    assert "(left out)" in person
+
+
+def test_a_demo_of_nobody_leaves_nothing(call):
+    before = sorted(Path().rglob("*"))
+    code, _, err = call("demo --rows 0 --out made/here")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
 
 
 # Streams, signals, accidents

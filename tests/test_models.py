@@ -15,8 +15,10 @@ from hypothesis import given
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_selection import SelectKBest
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.tree import DecisionTreeClassifier
 
 from shoal import Attribute, Hierarchy, Schema, make_model, models
 from shoal.datasets import make_census
@@ -375,3 +377,95 @@ def test_bad_predictions_are_told_in_one_sentence(columns, culprit, tmp_path):
 def test_joblib_is_what_save_model_writes(tmp_path):
     models.save_model(train("bayes"), tmp_path / "m.joblib")
     assert hasattr(joblib.load(tmp_path / "m.joblib"), "predict")
+
+
+# Which of the selected features are quasi-identifiers
+
+
+def encoded(frame=CENSUS.frame):
+    """The features as numbers, under their names."""
+    numbers = train("tree")[0].transform(frame)
+    return pl.DataFrame(numbers, schema=models.features(CENSUS.schema)).to_pandas()
+
+
+def test_names_are_told_by_their_role_in_their_order():
+    found = models.explain_selection(["capital-gain", "age", "condition", "sex"], CENSUS.schema)
+    assert [tuple(feature) for feature in found.features] == [
+        ("capital-gain", "other"),
+        ("age", "quasi"),
+        ("condition", "sensitive"),
+        ("sex", "quasi"),
+    ]
+    assert found.of("quasi") == ["age", "sex"]
+    assert found.summary == "2 of 4 selected features are quasi-identifiers: age, sex; sensitive: condition."
+
+
+@pytest.mark.parametrize(
+    ("names", "summary"),
+    [
+        (["capital-gain"], "0 of 1 selected features are quasi-identifiers."),
+        ("age", "1 of 1 selected features is a quasi-identifier: age."),
+        (np.array(["age", "income"]), "1 of 2 selected features is a quasi-identifier: age."),
+        (["age", "age"], "1 of 1 selected features is a quasi-identifier: age."),
+    ],
+)
+def test_the_summary_is_one_sentence(names, summary):
+    assert models.explain_selection(names, CENSUS.schema).summary == summary
+
+
+def test_a_selector_is_asked_what_it_supports():
+    y = models.read_target(CENSUS.frame, CENSUS.schema)
+    table = encoded()
+    selector = SelectKBest(k=4).fit(table, y)
+    expected = [name for name, chosen in zip(table.columns, selector.get_support(), strict=True) if chosen]
+    assert [feature.name for feature in models.explain_selection(selector, CENSUS.schema).features] == expected
+    # Fitted on an array it has no names: the columns are those that models see, in the schema's order.
+    nameless = SelectKBest(k=4).fit(table.to_numpy(), y)
+    assert models.explain_selection(nameless, CENSUS.schema) == models.explain_selection(selector, CENSUS.schema)
+
+
+def test_a_model_is_asked_what_it_finds_important():
+    y = models.read_target(CENSUS.frame, CENSUS.schema)
+    stump = DecisionTreeClassifier(max_depth=1, random_state=0).fit(encoded(), y)
+    (feature,) = models.explain_selection(stump, CENSUS.schema).features
+    assert feature.name == encoded().columns[stump.feature_importances_.argmax()]
+
+
+def test_features_of_a_pipeline_lead_back_to_attributes():
+    y = models.read_target(CENSUS.frame, CENSUS.schema)
+    model = make_model("tree", CENSUS.schema)
+    model.set_params(model__max_depth=3)
+    found = models.explain_selection(model.fit(CENSUS.frame, y), CENSUS.schema)
+    used = model[:-1].get_feature_names_out()[model[-1].feature_importances_ > 0]
+    assert len(used) >= len(found.features) >= 1
+    for feature in found.features:
+        assert feature.role == CENSUS.schema[feature.name].role
+        assert any(f"__{feature.name}" in name for name in used)
+    encode, prepare, tree = model.steps
+    selecting = Pipeline([encode, prepare, ("select", SelectKBest(k=3)), tree]).fit(CENSUS.frame, y)
+    assert 1 <= len(models.explain_selection(selecting, CENSUS.schema).features) <= 3
+
+
+def test_the_longest_name_that_fits_is_taken():
+    schema = Schema([Attribute("job"), Attribute("job_old", "other"), Attribute("a__b", "sensitive")])
+    found = models.explain_selection(["nominal__job_x", "job_old_x", "onehot__a__b_1", "job_old"], schema)
+    assert [feature.name for feature in found.features] == ["job", "job_old", "a__b"]
+
+
+@pytest.mark.parametrize(
+    ("selected", "culprit"),
+    [
+        (["age", "size"], "'size' is no attribute of the schema"),
+        (SelectKBest(), "SelectKBest selected cannot be told"),
+        (make_model("tree", CENSUS.schema), "DecisionTreeClassifier selected cannot be told"),
+        (make_model("logistic", CENSUS.schema), "no attribute 'feature_importances_'"),
+        (SelectKBest(k=1).fit([[1, 2], [2, 1], [3, 3]], [0, 1, 1]), "2 columns, but models of this schema see 13"),
+        (3, "3 selects no features"),
+    ],
+)
+def test_a_selection_that_cannot_be_told_is_refused_in_one_sentence(selected, culprit):
+    with pytest.raises(ShoalError) as caught:
+        models.explain_selection(selected, CENSUS.schema)
+    assert culprit in str(caught.value)
+    assert str(caught.value).endswith(".")
+    assert "\n" not in str(caught.value)

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
@@ -13,8 +13,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
 from shoal import Attribute, LDiversity, Mondrian, Schema, TCloseness, frames
+from shoal.errors import GuaranteeError
 from shoal.table import encode
 from tables import tables
+from test_release import CONSTRAINTS, assert_kept
+
+FEWER = settings(max_examples=min(120, settings.default.max_examples))
 
 
 @parametrize_with_checks([Mondrian(k=2, recoding="representative"), Mondrian(k=1, recoding="mean")])
@@ -78,6 +82,33 @@ def test_transform_of_the_fitted_rows_gives_the_release(random_table, k):
     frame, schema = random_table
     anonymizer = Mondrian(schema, min(k, len(frame)))
     assert anonymizer.fit_transform(frame).equals(anonymizer.transform(frame))
+
+
+@FEWER
+@given(
+    tables(least_rows=2),
+    st.integers(1, 6),
+    st.sampled_from(["strict", "relaxed"]),
+    st.sampled_from(["interval", "set", "median"]),
+    st.sampled_from(CONSTRAINTS),
+    st.floats(0.2, 0.8),
+)
+def test_promises_hold_on_rows_that_were_not_fitted(random_table, k, mode, recoding, constraints, part):
+    """The others may have values, or lack some, that the fitted rows do not; fitted ones come out as before."""
+    frame, schema = random_table
+    n_fitted = max(1, int(part * len(frame)))
+    fitted, others = frame[:n_fitted], frame[n_fitted:]
+    k = min(k, len(fitted), len(others))
+    anonymizer = Mondrian(schema, k, mode=mode, recoding=recoding, constraints=constraints)
+    try:
+        first = anonymizer.fit_transform(fitted)
+        released = anonymizer.anonymize(others)
+    except GuaranteeError as error:
+        assert "cannot be reached" in str(error)
+        return
+    assert_kept(released, schema, k, constraints)
+    assert_kept(anonymizer.anonymize(frame), schema, k, constraints)
+    assert mode == "relaxed" or anonymizer.anonymize(fitted).equals(first)
 
 
 def test_groups_of_a_relaxed_cut_are_halves():

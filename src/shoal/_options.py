@@ -275,13 +275,19 @@ def _parameters(group: Any) -> list[inspect.Parameter]:
     return [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(group)]
 
 
-def parse_options(texts: list[str]) -> dict[str, Any]:
-    """``["mode=relaxed", "n_jobs=2"]`` as a dictionary; values are read as TOML where they can be, else as text."""
+def parse_options(texts: list[str], function: Callable[..., Any]) -> dict[str, Any]:
+    """``["mode=relaxed", "n_jobs=2"]`` as a dictionary; values are read as TOML where they can be, else as text.
+
+    They are further ones of a function: what it names itself has an option of its own.
+    """
+    named = inspect.signature(function).parameters
     options: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
             raise ShoalError(f"--option {text} must have the form name=value: write for example mode=relaxed.")
+        if name.strip() in named:
+            raise ShoalError(f"--option {text} sets {name.strip()!r}, which the other options set: see --help.")
         try:
             options[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

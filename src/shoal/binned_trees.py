@@ -19,6 +19,8 @@ FORMS = {"one-vs-rest": ONE_VS_REST, "subset": SUBSET}
 CRITERIA = {"gini": kernel.GINI, "entropy": kernel.ENTROPY}
 FIXED_POINT = 1 << 20
 """Units of a fixed-point number in one standard deviation: finer than any cut can tell, and far from overflow."""
+FIXED_WEIGHT = 1 << 10
+"""Units of the largest weight: squares of sums of weights must not overflow either."""
 NO_LIMIT = np.iinfo(np.int32).max
 _NONE = np.empty(0, np.int64)
 _ALONE = Likeness(_NONE, _NONE, np.empty((0, MOST_BINS), np.int64), np.empty(0), 1.0)
@@ -45,15 +47,16 @@ def learn_numbers(outputs: np.ndarray) -> Response:
     outputs = np.asarray(outputs, float).reshape(len(outputs), -1)
     centered = outputs - outputs.mean(axis=0)
     scale = float(np.sqrt((centered**2).mean(axis=0).max(initial=0.0)))
-    fixed = np.rint(centered / (scale or 1.0) * FIXED_POINT).astype(np.int64)
+    largest = np.iinfo(np.int32).max
+    fixed = np.clip(np.rint(centered / (scale or 1.0) * FIXED_POINT), -largest, largest).astype(np.int32)
     return Response(fixed, kernel.SQUARES, 0)
 
 
 def learn_classes(codes: np.ndarray, n_classes: int, criterion: str) -> Response:
     """Classes to learn, as codes; two classes by gini are one column of zeros and ones."""
     if n_classes <= 2 and criterion == "gini":
-        return Response(np.asarray(codes, np.int64).reshape(-1, 1), kernel.SQUARES, 0)
-    return Response(np.asarray(codes, np.int64).reshape(-1, 1), CRITERIA[criterion], n_classes)
+        return Response(np.array(codes, np.int32).reshape(-1, 1), kernel.SQUARES, 0)
+    return Response(np.array(codes, np.int32).reshape(-1, 1), CRITERIA[criterion], n_classes)
 
 
 def make_bins(columns: Sequence[Column], nominal: str = "subset") -> Binning:
@@ -181,7 +184,7 @@ def grow_tree(
     binning, bins
         From :func:`make_bins` and :func:`bin_codes`; ``bins`` is used up.
     response : Response
-        What the tree learns.
+        What the tree learns; it is used up too.
     smallest : int
         Rows that every leaf has at least.
     guard : Guard, optional
@@ -240,17 +243,17 @@ def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:
 
 def _lay_samples(bins: np.ndarray, response: Response, weight: np.ndarray | None) -> Samples:
     order = np.arange(len(bins), dtype=np.int32 if len(bins) < 1 << 31 else np.int64)
-    return Samples(bins, bins.view(np.uint64), response.guide.copy(), _fixed_weight(weight), order)
+    return Samples(bins, bins.view(np.uint64), response.guide, _fixed_weight(weight), order)
 
 
 def _fixed_weight(weight: np.ndarray | None) -> np.ndarray:
-    """Whole weights as they are, others as multiples of a 2²⁰th of the largest one."""
+    """Whole weights as they are, others as multiples of a part of the largest one."""
     if weight is None:
         return np.empty(0, np.int64)
     weight = np.asarray(weight, float)
     if (weight == np.rint(weight)).all():
         return weight.astype(np.int64)
-    return np.rint(weight / weight.max() * FIXED_POINT).astype(np.int64)
+    return np.rint(weight / weight.max() * FIXED_WEIGHT).astype(np.int64)
 
 
 def _labels(order: np.ndarray, leaf_starts: np.ndarray) -> np.ndarray:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -212,24 +213,27 @@ def anonymize(
 
     _refuse_overwriting([source, schema], [out, *([report] if report else [])])
     asked = levels.constraints(k)
-    options = parse_options(option or []) | ({} if threads is None else {"n_jobs": threads})
+    options = parse_options(option or [], anonymize_table) | ({} if threads is None else {"n_jobs": threads})
     described = guided.schema_of(Schema.from_toml(schema))
     with _render.progress(3) as step:
         step(f"Reading {source.name}")
-        # A model wants to see numbers as numbers.
-        typed = files.kind_to_write(out) == "parquet" or guided.is_asked_for
+        typed = files.kind_to_write(out) == "parquet"
         separator = files.read_header(source, reading.character).separator
         raw = files.read_table(source, separator=separator, missing_marks=reading.marks if typed else (), typed=typed)
         seen = raw.columns if guided.is_asked_for else [a.name for a in (*described.quasi, *described.sensitive)]
         frame = files.mark_missing(raw, reading.marks, seen)
+        if guided.is_asked_for and separator is not None:
+            frame = files.give_types(frame)  # a model wants to see numbers as numbers
+        options |= guided.options(method, described, frame.height)
         step(f"Releasing {raw.height:,} rows by {method}")
         release = anonymize_table(
             frame, described, k, method=method, constraints=asked, recoding=recoding, suppression=suppress,
-            missing=missing, random_state=seed, **options, **guided.options(method, described, frame.height),
+            missing=missing, random_state=seed, **options,
         )  # fmt: skip
         step(f"Writing {out.name}")
         before = _raw_risk(frame, described, asked)
-        _restore_marks(release, raw, reading.marks)
+        if frame is not raw:
+            _restore_texts(release, raw)
         _write(release, out, separator if source.suffix == out.suffix else None)
         if report is not None:
             _write_report(release, report, before, out, f"Release of {source.name}")
@@ -253,12 +257,11 @@ def _raw_risk(frame: polars.DataFrame, schema: Schema, asked: Sequence[Any]) -> 
     return check_table(frame, schema, [model for model in asked if isinstance(model, (DeltaPresence, KMap))]).risk
 
 
-def _restore_marks(release: Release, raw: polars.DataFrame, marks: list[str]) -> None:
-    """Give the columns that are released as they are the marks back that stood for missing values."""
-    if marks:
-        quasi = {attribute.name for attribute in release.schema.quasi}
-        untouched = [name for name in release.frame.columns if name not in quasi]
-        release.frame = release.frame.with_columns(raw[release.rows].select(untouched))
+def _restore_texts(release: Release, raw: polars.DataFrame) -> None:
+    """Give the columns that are released as they are every character back, such as marks for missing values."""
+    quasi = {attribute.name for attribute in release.schema.quasi}
+    untouched = [name for name in release.frame.columns if name not in quasi]
+    release.frame = release.frame.with_columns(raw[release.rows].select(untouched))
 
 
 def _write(release: Release, out: Path, separator: str | None) -> None:
@@ -367,21 +370,22 @@ def protect(
     from shoal.schema import Schema
 
     described, asked = Schema.from_toml(schema), levels.constraints(k)
+    further = parse_options(option or [], protect_model)
     written = _files_in(out, f"released{source.suffix}", "model.skops", "report.html")
-    _refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
 
     def read(path: Path) -> polars.DataFrame:
         frame = files.read_table(path, separator=reading.character, missing_marks=reading.marks)
         return files.mark_missing(frame, reading.marks, frame.columns)
 
-    with _render.progress(4) as step:
+    with _folder(out), _render.progress(4) as step:
+        _refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
         step(f"Reading {source.name}")
         frame, held_out = read(source), None if test is None else read(test)
         chosen = find_model(model, described, trust)
         step(f"Protecting a model of {frame.height:,} rows")
         protection = protect_model(
             frame, described, chosen, k, test=held_out, test_size=test_size, method=method, constraints=asked,
-            recoding=recoding, random_state=seed, **parse_options(option or []),
+            recoding=recoding, random_state=seed, **further,
         )  # fmt: skip
         step("Writing the release and the model")
         _write(protection.release, written["released"], None)
@@ -394,8 +398,23 @@ def protect(
 
 
 def _files_in(folder: Path, *names: str) -> dict[str, Path]:
-    folder.mkdir(parents=True, exist_ok=True)
     return {Path(name).stem: folder / name for name in names}
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Make a folder, and take it away again if nothing came of it."""
+    if path.is_file():
+        raise ShoalError(f"{str(path)!r} is a file: name a folder.")
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # it is not empty
+            for folder in made:
+                folder.rmdir()
+        raise
 
 
 @app.command()
@@ -543,14 +562,14 @@ def demo(
     from shoal.protection import protect as protect_model
 
     written = _files_in(out, "census.csv", "schema.toml", "released.csv", "model.skops", "report.html")
-    with _render.progress(3) as step:
+    with _folder(out), _render.progress(3) as step:
         step(f"Making a census of {rows:,} people")
         census = make_census(rows)
-        write_table(open_frame(census.frame), written["census"])
-        census.schema.to_toml(written["schema"])
         step("Protecting a forest that predicts incomes (kernels are compiled the first time)")
         protection = protect_model(census.frame, census.schema, "forest", 10, constraints=[LDiversity(3)])
-        step("Writing the release, the model and the report")
+        step("Writing the census, the release, the model and the report")
+        write_table(open_frame(census.frame), written["census"])
+        census.schema.to_toml(written["schema"])
         _write(protection.release, written["released"], None)
         save_model(protection.model, written["model"])
         title = "A model of a synthetic census, protected"

@@ -135,6 +135,11 @@ def take(series: nw.Series[Any], rows: np.ndarray) -> nw.Series[Any]:
     return series[np.ascontiguousarray(rows, dtype=np.intp)]
 
 
+def take_rows(frame: nw.DataFrame[Any], rows: np.ndarray) -> nw.DataFrame[Any]:
+    """``frame[rows]``: faster than column by column."""
+    return frame[np.ascontiguousarray(rows, dtype=np.intp)]
+
+
 def new_series(name: str, values: list[Any], like: nw.DataFrame[Any]) -> nw.Series[Any]:
     """A column in the library of ``like``; of a type that fits the values, text if all are missing."""
     dtype = nw.String() if all(value is None for value in values) else None

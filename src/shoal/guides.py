@@ -59,29 +59,36 @@ class ModelInput(NamedTuple):
         return seen.to_numpy() if self.as_array else seen.to_native()
 
 
-def read_labels(y: Any, n_rows: int) -> np.ndarray:
-    """Labels, predictions (n,) or probabilities (n, classes) as an array of the right length without gaps."""
+def read_labels(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
+    """Labels, predictions (n,) or probabilities (n, classes) as an array of the right length without gaps.
+
+    ``name`` is what errors call them.
+    """
     if frames.is_frame(y):
         y = frames.open_frame(y).to_numpy()
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim not in (1, 2):
-        raise DataError(
-            f"y has {values.ndim} dimensions: pass one value a row, or one column of probabilities a class."
-        )
+    if values.ndim not in (1, 2) or 0 in values.shape[1:]:
+        shape = f"{values.ndim} dimensions" if values.ndim not in (1, 2) else "no columns"
+        raise DataError(f"{name} has {shape}: one value a row is needed, or one column of probabilities a class.")
     if len(values) != n_rows:
-        raise DataError(f"y has {len(values):,} entries for {n_rows:,} rows: pass one for each row, in the same order.")
+        raise DataError(
+            f"{name} has {len(values):,} entries for {n_rows:,} rows: one is needed for each row, in the same order."
+        )
     if values.dtype == object:
         missing = np.array([value is None or value != value for value in values.ravel()]).reshape(values.shape)
         values = values if missing.any() else _plain(values)
     else:
-        missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+        missing = np.isnan(values) if values.dtype.kind in "fM" else np.zeros(values.shape, bool)
     if missing.any():
         row = int(np.flatnonzero(missing.reshape(n_rows, -1).any(axis=1))[0])
-        raise DataError(f"y has {missing.sum():,} missing values, the first in row {row}: leave these rows out.")
+        raise DataError(f"{name} has {missing.sum():,} missing values, the first in row {row}: leave these rows out.")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise DataError(f"y is infinite in row {int(np.argmin(np.isfinite(values).reshape(n_rows, -1).all(axis=1)))}.")
+        row = int(np.argmin(np.isfinite(values).reshape(n_rows, -1).all(axis=1)))
+        raise DataError(f"{name} is infinite in row {row}: leave this row out.")
+    if values.ndim == 2 and values.dtype.kind not in "fiub":
+        raise DataError(f"{name} has {values.shape[1]} columns that are not all numbers: pass one value a row.")
     return values
 
 
@@ -165,13 +172,13 @@ def predicts_numbers(model: Any) -> bool | None:
 
 def guide_from_model(model: Any, seen: Any, *, soft: bool, regression: bool) -> Guide:
     """What a trained model says of these rows."""
-    n_rows = len(seen)
+    said_by = f"What the model, a {type(model).__name__}, says"
     try:
         if soft and not regression:
-            outputs = _soft_outputs(model, seen)
+            outputs = _soft_outputs(model, seen, said_by)
             if outputs is not None:
                 return outputs
-        values = read_labels(model.predict(seen), n_rows)
+        values = read_labels(model.predict(seen), len(seen), said_by)
     except NotFittedError:
         raise ShoalError(
             f"The model, a {type(model).__name__}, is not trained, and there are no labels to train it on: "
@@ -180,12 +187,14 @@ def guide_from_model(model: Any, seen: Any, *, soft: bool, regression: bool) -> 
     return guide_from_values(values, regression=regression)
 
 
-def _soft_outputs(model: Any, seen: Any) -> Guide | None:
+def _soft_outputs(model: Any, seen: Any, said_by: str) -> Guide | None:
     if hasattr(model, "predict_proba"):
-        probabilities = np.asarray(model.predict_proba(seen), float)
+        probabilities = read_labels(model.predict_proba(seen), len(seen), said_by).astype(float)
+        if probabilities.ndim == 1:
+            probabilities = np.column_stack([1 - probabilities, probabilities])
         return Guide(logits(probabilities), probabilities.argmax(axis=1), probabilities.shape[1])
     if hasattr(model, "decision_function"):
-        scores = np.asarray(model.decision_function(seen), float)
+        scores = read_labels(model.decision_function(seen), len(seen), said_by).astype(float)
         if scores.ndim == 1:
             return Guide(scores.reshape(-1, 1), (scores > 0).astype(np.int64), 2)
         return Guide(scores - scores.mean(axis=1, keepdims=True), scores.argmax(axis=1), scores.shape[1])
@@ -220,10 +229,13 @@ def guide_out_of_fold(
     splits = fold_rows(codes, folds, regression=regression)
 
     def ask(known: Rows, held_out: Rows) -> np.ndarray:
+        if not regression and (codes[known] == codes[known[0]]).all():
+            # Many models refuse to learn a single class.
+            return logits(np.eye(len(names))[codes[known[:1]]]).repeat(len(held_out), axis=0)
         trained = train(model, given.take(known), y[known])
         said = guide_from_model(trained, given.take(held_out), soft=True, regression=regression)
         if said.outputs is None:
-            return np.eye(len(names))[np.searchsorted(names, trained.predict(given.take(held_out)))]
+            return logits(np.eye(len(names))[np.searchsorted(names, trained.predict(given.take(held_out)))])
         if not regression and len(trained.classes_) < len(names):
             return _spread(said.outputs, trained.classes_, names)
         return said.outputs
@@ -237,12 +249,9 @@ def guide_out_of_fold(
 
 def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarray:
     """Outputs of a copy that did not see every class: what it never saw it holds for as unlikely as can be."""
-    width = 1 if len(names) == 2 else len(names)
-    if width == 1:
-        return np.full((len(part), 1), np.log((1 - SUREST) / SUREST) * (1 if known[0] == names[1] else -1))
-    spread = np.full((len(part), width), part.min() if part.size else 0.0)
-    columns = np.searchsorted(names, known)
-    spread[:, columns] = np.column_stack([-part / 2, part / 2]) if len(known) == 2 and part.shape[1] == 1 else part
+    part = np.column_stack([-part / 2, part / 2]) if part.shape[1] == 1 else part
+    spread = np.full((len(part), len(names)), part.min(initial=0.0))
+    spread[:, np.searchsorted(names, known)] = part
     return spread
 
 

@@ -13,9 +13,8 @@ import numpy as np
 from scipy import stats
 
 from shoal import frames
-from shoal._evaluation_plan import plan_models
-from shoal.anonymizers import find_method
-from shoal.errors import DataError
+from shoal._evaluation_plan import plan_methods, plan_models
+from shoal.errors import DataError, ShoalError
 from shoal.evaluation import score_model, seeded, split_rows
 from shoal.files import replacing
 from shoal.guides import name_of
@@ -190,8 +189,10 @@ def protect(
         Rows to compare on. Without them a part of ``frame`` is held out: it is neither trained on nor released.
     test_size : float
         Share of the rows that is held out.
-    method, constraints, recoding
-        As for :func:`shoal.anonymize`; recodings that write ranges are of no use to a model.
+    method, constraints
+        As for :func:`shoal.anonymize`.
+    recoding : str, optional
+        By default ``"representative"``; recodings that write ranges are of no use to a model.
     random_state : int
         Seed of the split, the method and the models.
     **options
@@ -210,20 +211,14 @@ def protect(
     opened = nw.maybe_reset_index(frames.open_frame(frame))
     frames.require_rows(opened)
     require_same_columns(opened.columns, schema)
-    (planned,) = plan_models(model, schema).values()
+    planned = _only(plan_models(model, schema), "model")
+    asked, recoding = check_constraints(constraints), "representative" if recoding is None else recoding
+    chosen = _only(plan_methods(method, asked, recoding, options), "method")
     rows, held_out = _parts(opened, schema, test, test_size, random_state)
     train = opened[rows]
-    wanted = {"model": seeded(planned, random_state)} if "model" in find_method(method)._get_param_names() else {}
+    guided_by = {"model": seeded(planned, random_state)} if chosen.takes_model else {}
     release = anonymize(
-        train.to_native(),
-        schema,
-        k,
-        method=method,
-        constraints=check_constraints(constraints),
-        recoding=recoding,
-        random_state=random_state,
-        **wanted,
-        **options,
+        train.to_native(), schema, k, method=chosen.name, random_state=random_state, **guided_by, **chosen.options
     )
     names, y = features(schema), read_target(train, schema)
     raw_rows, released = train.select(names).to_native(), frames.open_frame(release.frame).select(names).to_native()
@@ -235,12 +230,22 @@ def protect(
     return Protection(release, retrained, original, comparison, schema, raw_risk, rows[release.rows])
 
 
+def _only(planned: dict[str, Any], what: str) -> Any:
+    if len(planned) > 1:
+        raise ShoalError(f"One {what} is needed, not {', '.join(planned)}: choose one, or compare them by evaluate.")
+    return next(iter(planned.values()))
+
+
 def _parts(
     frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float, seed: int
 ) -> tuple[np.ndarray, nw.DataFrame[Any]]:
     """Positions of the rows to train on, and the rows to compare on."""
+    y = read_target(frame, schema)
+    if len(np.unique(y)) < 2:
+        name = target_of(schema).name
+        raise DataError(f"The target {name!r} has only the value {y[0].item()!r}: there is nothing to predict.")
     if test is None:
-        train, held_out = split_rows(read_target(frame, schema), task_of(schema), test_size, None, seed)
+        train, held_out = split_rows(y, task_of(schema), test_size, None, seed)
         return train, frame[held_out]
     opened = nw.maybe_reset_index(frames.open_frame(test))
     frames.require_rows(opened)
@@ -344,12 +349,12 @@ OTHER_SCORES = {
 def verdict(found: Comparison) -> str:
     """What the comparison says, in one careful sentence."""
     name = "accuracy" if found.score == "accuracy" else "R²"
-    low, high = (show_change(found.score, edge) for edge in (found.change.low, found.change.high))
+    change = show_change(found.score, found.change.low, found.change.high)
     if found.change.low > 0:
-        return f"The retrained model gains {name}: {low} to {high}."
+        return f"The retrained model gains {name}: {change}."
     if found.change.high < 0:
-        return f"The retrained model loses {name}: {low} to {high}."
-    return f"No loss of {name} could be seen: the change is {low} to {high}."
+        return f"The retrained model loses {name}: {change}."
+    return f"No loss of {name} could be seen: the change is {change}."
 
 
 def describe_guide(guide: Any) -> str:

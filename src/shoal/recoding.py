@@ -211,6 +211,9 @@ def _released_groups(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def build_groups(frame: nw.DataFrame[Any], recoded: dict[str, Recoded]) -> nw.DataFrame[Any]:
     """The released rows, one a group, in the library of the frame."""
+    first = next(iter(recoded.values())).rows
+    if first is not None and all(column.rows is first for column in recoded.values()):
+        return nw.maybe_reset_index(frames.take_rows(frame.select(list(recoded)), first))
     columns = {}
     for name, column in recoded.items():
         if column.rows is not None:
@@ -230,7 +233,8 @@ def release_frame(
     """
     suppressed = labels < 0
     rows = np.where(suppressed, 0, labels) if suppressed.any() else labels
-    released = {name: frames.take(groups[name], rows) for name in groups.columns}
+    taken = frames.take_rows(groups, rows)
+    released = {name: taken[name] for name in groups.columns}
     if suppressed.any():
         released = {name: frames.blank(series, suppressed, TOP) for name, series in released.items()}
     dropped = [attribute.name for attribute in schema.identifiers]

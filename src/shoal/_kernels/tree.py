@@ -41,7 +41,7 @@ class Samples(NamedTuple):
     words: np.ndarray
     """uint64 (n, w): the same memory."""
     guide: np.ndarray
-    """int64 (n, m): what the tree learns, numbers in fixed point, or one column of classes."""
+    """int32 (n, m): what the tree learns, numbers in fixed point, or one column of classes."""
     weight: np.ndarray
     """int64 (n,): weight of each row in fixed point; of length 0 when all weigh 1."""
     order: np.ndarray
@@ -333,7 +333,7 @@ def _count_outputs(bins, guide, weight, start, stop, first, histogram):
             if weighted:
                 histogram[at, 1] += w
             for m in range(guide.shape[1]):
-                histogram[at, slot + m] += guide[i, m] * w
+                histogram[at, slot + m] += np.int64(guide[i, m]) * w
 
 
 @inner

@@ -19,7 +19,7 @@ from shoal._kernels.guard import Guard
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.growth import Cuts, settle
 from shoal.guards import largest_k, make_guard, membership, released_rows
-from shoal.guides import read_labels
+from shoal.guides import guide_from_values, read_labels
 from shoal.models import read_target
 from shoal.partition import Bounds, bounds, count_groups
 from shoal.privacy import KAnonymity, PrivacyModel, check_constraints, show_level
@@ -170,7 +170,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         job = self._make_job(frame)
         target = self._look_at_target(job, y)
         labels = self._partition(job.table, job.guard, job.smallest, target)
-        self.labels_, self._groups = self._recode(job, labels, self._classes_of(job, y))
+        self.labels_, self._groups = self._recode(job, labels, self._classes_of(job, y, target))
         self._reach = bounds(job.table, self.labels_) if (self.labels_ < 0).any() else None
         self._columns = [replace(column, codes=column.codes[:0]) for column in job.table.quasi]
         return job.table
@@ -189,14 +189,19 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """What the partition is told of the target."""
         return y
 
-    def _classes_of(self, job: Job, y: Any) -> np.ndarray | None:
-        """The class of each row, where the recoding asks for it."""
+    def _classes_of(self, job: Job, y: Any, target: Any = None) -> np.ndarray | None:
+        """The class of each row, where the recoding asks for it; ``target`` is known of rows that are fitted."""
         if self.recoding != "majority":
             return None
-        if y is None:
-            y = read_target(job.frame, self.schema_)
-        values = read_labels(y, job.table.n_rows)
-        return np.unique(values if values.ndim == 1 else values.argmax(axis=1), return_inverse=True)[1]
+        if y is None and not self.schema_.target:
+            raise ShoalError(
+                "recoding='majority' asks for the class of each row: pass y, or a schema whose target is a column."
+            )
+        values = read_labels(read_target(job.frame, self.schema_) if y is None else y, job.table.n_rows)
+        if values.ndim == 2:
+            return values.argmax(axis=1)
+        classes = guide_from_values(values, regression=False).classes
+        return np.unique(values, return_inverse=True)[1] if classes is None else classes
 
     def _recode(self, job: Job, labels: np.ndarray, classes: np.ndarray | None) -> tuple[np.ndarray, nw.DataFrame[Any]]:
         """Suppress what may be suppressed, and decide what each group is released as."""
@@ -206,7 +211,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         # Only a draw needs random numbers; anything else must not advance a generator that others share.
         random = _random_source(self.random_state) if recoding == "sample" else None
         groups = build_groups(job.frame, recode(job.table, labels, recoding, job.members, random, classes))
-        _require_released_groups(job.constraints, job.table, job.members, labels, groups)
+        _require_released_groups(job, labels, groups)
         return labels, groups
 
     def _recoding(self) -> str:
@@ -289,20 +294,17 @@ def _require_whole_table(
             )
 
 
-def _require_released_groups(
-    constraints: Sequence[PrivacyModel],
-    table: Table,
-    members: np.ndarray | None,
-    labels: np.ndarray,
-    groups: nw.DataFrame[Any],
-) -> None:
+def _require_released_groups(job: Job, labels: np.ndarray, groups: nw.DataFrame[Any]) -> None:
     """Groups that are released alike are one group to a reader, and must keep the constraints as such.
 
     That they do follows for every model but delta-disclosure, where a value that is absent from one group is ignored.
+    Where only k is asked for, which groups are alike is not looked at: together they are the larger.
     """
-    merged = np.append(frames.group_rows(groups, groups.columns), -1)[labels]
-    counts = count_groups(merged, table.sensitive, members)
-    for constraint in constraints:
+    merged = labels
+    if len(job.constraints) > 1:
+        merged = np.append(frames.group_rows(groups, groups.columns), -1)[labels]
+    counts = count_groups(merged, job.table.sensitive if len(job.constraints) > 1 else (), job.members)
+    for constraint in job.constraints:
         if not constraint.holds(counts):
             raise GuaranteeError(
                 f"{constraint.describe()} does not hold once groups that are released alike are taken together (level "

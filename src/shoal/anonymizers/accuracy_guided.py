@@ -5,13 +5,13 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
@@ -23,6 +23,7 @@ from shoal.anonymizers.mondrian import Mondrian
 from shoal.binned_trees import (
     CRITERIA,
     FORMS,
+    Binning,
     Response,
     bin_codes,
     grow_tree,
@@ -32,7 +33,7 @@ from shoal.binned_trees import (
     make_likeness,
     place_rows,
 )
-from shoal.errors import GuaranteeError, ShoalError
+from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.growth import Cuts, count_threads
 from shoal.guards import make_guard
 from shoal.guides import (
@@ -204,27 +205,37 @@ class AccuracyGuided(Anonymizer):
 
     def _look_at_target(self, job: Job, y: Any) -> Plan:
         self.search_: list[Tried] = []
-        known = self._labels(job, y)
-        plan = self._make_plan(job, self._input(job.frame), known, self._regresses())
+        known, regression = self._labels(job, y), self._regresses()
+        if regression and known is not None and known.dtype.kind not in "fiub":
+            found = str(known.flat[0])
+            raise DataError(f"The model predicts numbers, but y holds {found!r}: pass numbers, or a classifier.")
+        # Models are trained in threads, and what one thread sets here for the whole process another would restore.
+        with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            plan = self._make_plan(job, self._input(job.frame), known, regression)
         self.guide_ = plan.choice
-        self._guided_classes = plan.guide.classes
         return plan
 
     def _make_plan(self, job: Job, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
         """Decide what the tree learns."""
         asked = self._asked_guide()
+        if asked in (0, "mondrian"):
+            classes = None if known is None else guide_from_values(known, regression=regression).classes
+            return Plan(Guide(np.zeros((job.table.n_rows, 1)), classes, 0), asked)
         if self.model is None and known is None:
-            if asked in (0, "mondrian"):
-                return Plan(Guide(np.zeros((job.table.n_rows, 1)), None, 0), asked)
             raise ShoalError(
-                "There is nothing to be guided by: pass y, a model, or a schema whose target is a column of the table."
+                "AccuracyGuided requires y to be passed, but the target y is None: "
+                "pass it, a model, or a schema whose target is a column of the table."
             )
         if asked == "hard":
             return Plan(self._hard_guide(given, known, regression), asked)
         labels = _to_learn_from(known, regression)
         model = self.model
         if model is None and labels is not None:
-            model = self._stand_in(regression)
+            model = make_model("boosting", self.schema_, None, "regression" if regression else "classification")
+            given = given._replace(as_array=False)
+        if labels is None and known is not None and _needs_training(model):
+            model = None
         if model is None:
             assert known is not None
             guide = guide_from_values(known, regression=regression)
@@ -232,13 +243,15 @@ class AccuracyGuided(Anonymizer):
         if labels is None or not can_retrain(model):
             guide = guide_from_model(model, given.take(), soft=True, regression=regression)
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
-        n_jobs = -1 if self.n_jobs is None else self.n_jobs
         guide = guide_out_of_fold(
-            model, given, labels, regression=regression, folds=FOLDS, train=self._train, n_jobs=n_jobs
+            model, given, labels, regression=regression, folds=FOLDS, train=self._train, n_jobs=self._n_threads()
         )
         if asked != "auto" or self.model is None:
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
         return self._search(job, given, guide, labels)
+
+    def _n_threads(self) -> int:
+        return -1 if self.n_jobs is None else self.n_jobs or 1
 
     def _asked_guide(self) -> str | float:
         if isinstance(self.guide, str):
@@ -277,15 +290,11 @@ class AccuracyGuided(Anonymizer):
             assert known is not None
             return guide_from_values(known, regression=regression)
         model = self.model
-        if known is not None and known.ndim == 1 and can_retrain(model) and not _is_trained(model):
+        if known is not None and known.ndim == 1 and _needs_training(model):
+            if len(np.unique(known)) < 2:
+                return guide_from_values(known, regression=regression)
             model = self._train(model, given.take(), known)
         return guide_from_model(model, given.take(), soft=False, regression=regression)
-
-    def _stand_in(self, regression: bool) -> Any:
-        """The model that guides where none is given."""
-        if self._from_array:
-            return HistGradientBoostingRegressor() if regression else HistGradientBoostingClassifier()
-        return make_model("boosting", self.schema_, None, "regression" if regression else "classification")
 
     def _train(self, model: Any, seen: Any, y: np.ndarray) -> Any:
         """A copy of a model, trained; where it draws and has no seed of its own, with ours."""
@@ -297,8 +306,7 @@ class AccuracyGuided(Anonymizer):
             if value is None and (name == "random_state" or name.endswith("__random_state"))
         }
         # Several copies are trained side by side: more threads within each would only get in each other's way.
-        with warnings.catch_warnings(), threadpool_limits(1):
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with threadpool_limits(1, user_api="openmp"):
             return fresh.set_params(**unset).fit(seen, y)
 
     def _search(self, job: Job, given: ModelInput, guide: Guide, y: np.ndarray) -> Plan:
@@ -306,16 +314,24 @@ class AccuracyGuided(Anonymizer):
         hard = self._hard_guide(given, y, regression=guide.classes is None)
         plans = [Plan(hard if choice == "hard" else guide, choice) for choice in CANDIDATES]
         folds = _search_folds(y if guide.classes is None else guide.classes, self.cv, guide.classes is None)
+        if not folds:
+            return Plan(guide, SAFE_CHOICE)
 
         def attempt(plan: Plan, known: np.ndarray, held_out: np.ndarray) -> float:
             try:
                 released = self._release_part(job, plan, known)
             except GuaranteeError:
                 return -np.inf
-            model = self._train(self.model, given.of(released), y[known])
+            try:
+                model = self._train(self.model, given.of(released), y[known])
+            except (TypeError, ValueError):
+                # Ranges and sets are texts, and not every model takes those.
+                if self.recoding in ("interval", "set"):
+                    return -np.inf
+                raise
             return self._score(model, given.take(held_out), y[held_out])
 
-        scores = Parallel(n_jobs=-1 if self.n_jobs is None else self.n_jobs, prefer="threads")(
+        scores = Parallel(n_jobs=self._n_threads(), prefer="threads")(
             delayed(attempt)(plan, *fold) for plan in plans for fold in folds
         )
         by_plan = np.array(scores).reshape(len(plans), len(folds))
@@ -367,7 +383,7 @@ class AccuracyGuided(Anonymizer):
             likeness = make_likeness(binning, table.quasi, response, plan.choice)
         asks = guard if len(guard.rules.model) else None
         cuts, labels = grow_tree(binning, bins, response, smallest, guard=asks, likeness=likeness, n_threads=n_threads)
-        return Grouping(labels, cuts, lambda codes: place_rows(cuts, bin_codes(binning, list(codes.T))))
+        return Grouping(labels, cuts, partial(_find_leaves, cuts, binning))
 
     def _cuts_in_use(self) -> Cuts:
         return self._grouping.cuts
@@ -375,24 +391,23 @@ class AccuracyGuided(Anonymizer):
     def _place(self, codes: np.ndarray) -> np.ndarray:
         return self._grouping.place(codes)
 
-    def _classes_of(self, job: Job, y: Any) -> np.ndarray | None:
-        if self.recoding != "majority":
-            return None
-        guided = self._guided_classes
-        if y is None and guided is not None and len(guided) == job.table.n_rows:
-            return guided
-        return super()._classes_of(job, y)
+    def _classes_of(self, job: Job, y: Any, target: Plan | None = None) -> np.ndarray | None:
+        if self.recoding == "majority" and y is None and target is not None and target.guide.classes is not None:
+            return target.guide.classes
+        return super()._classes_of(job, y, target)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         words = ("auto", "hard", "soft", "mondrian")
         is_share = isinstance(self.guide, numbers.Real) and not isinstance(self.guide, bool) and 0 <= self.guide <= 1
-        if not is_share and self.guide not in words:
+        if not is_share and not (isinstance(self.guide, str) and self.guide in words):
             raise ShoalError(f"There is no guide {self.guide!r}: choose {', '.join(words)}, or a number from 0 to 1.")
-        if self.criterion not in CRITERIA:
+        if self.criterion not in tuple(CRITERIA):
             raise ShoalError(f"There is no criterion {self.criterion!r}: choose {' or '.join(CRITERIA)}.")
-        if self.nominal not in FORMS:
+        if self.nominal not in tuple(FORMS):
             raise ShoalError(f"nominal={self.nominal!r} is unknown: choose {' or '.join(FORMS)}.")
+        if isinstance(self.model, type):
+            raise ShoalError(f"The model is a class: pass {self.model.__name__}(), with parentheses.")
         if self.model is not None and not hasattr(self.model, "predict"):
             raise ShoalError(f"The model, a {type(self.model).__name__}, has no predict: pass a model, or labels as y.")
         check_whole("cv", self.cv, 2)
@@ -425,7 +440,9 @@ def _search_folds(codes: np.ndarray, n_folds: int, regression: bool) -> list[tup
     if len(rows) > MOST_SEARCH_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(rows, MOST_SEARCH_ROWS, replace=False))
     splits = fold_rows(codes[rows], n_folds, regression=regression, seed=1)
-    return [(rows[known], rows[held_out]) for known, held_out in splits]
+    folds = [(rows[known], rows[held_out]) for known, held_out in splits]
+    # A class of few rows may be in one part only, and many models refuse to learn a single class.
+    return [(known, held_out) for known, held_out in folds if regression or len(np.unique(codes[known])) > 1]
 
 
 def _response(plan: Plan, criterion: str) -> Response:
@@ -437,9 +454,16 @@ def _response(plan: Plan, criterion: str) -> Response:
     return learn_numbers(guide.outputs)
 
 
-def _is_trained(model: Any) -> bool:
+def _find_leaves(cuts: Cuts, binning: Binning, codes: np.ndarray) -> np.ndarray:
+    return place_rows(cuts, bin_codes(binning, list(codes.T)))
+
+
+def _needs_training(model: Any) -> bool:
+    """Whether a model can be trained and is not yet."""
+    if not can_retrain(model):
+        return False
     try:
         check_is_fitted(model)
     except (NotFittedError, TypeError):
-        return False
-    return True
+        return True
+    return False
