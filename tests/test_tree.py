@@ -221,6 +221,29 @@ def test_subsets_find_what_single_values_do_not():
     assert sorted(np.bincount(single).tolist()) == [3, 9]
 
 
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+def test_the_names_of_classes_do_not_matter_in_a_blend(criterion):
+    random = np.random.default_rng(0)
+    x = {name: random.normal(size=120).round(2) for name in "abc"}
+    classes = np.digitize(x["a"] + x["b"], [-0.5, 0.5, 1.5])
+    table = simple_setting(x, learn_classes(classes, 4, criterion)).table
+    found = [
+        Setting(table, learn_classes(np.array(names)[classes], 4, criterion), 8, blend=0.5)
+        for names in ([0, 1, 2, 3], [2, 0, 3, 1], [3, 2, 1, 0])
+    ]
+    assert len({tuple(setting.labels()) for setting in found}) == 1
+    assert found[0].labels().max() > 3
+
+
+def test_rows_that_weigh_next_to_nothing_are_placed_like_others():
+    weight = np.array([1e-9] * 6 + [1.0] * 5 + [0.5])
+    columns = {"x": list("aabbccddeeff"), "z": list(range(12))}
+    table = simple_setting(columns, learn_classes(np.array([0, 1] * 6), 2, "gini")).table
+    for blend in (None, 0.5):
+        response = learn_classes(np.array([0, 1] * 6), 2, "gini")
+        assert np.bincount(Setting(table, response, 2, blend=blend, weight=weight).labels()).min() >= 2
+
+
 def test_nothing_is_cut_where_nothing_is_left_to_learn():
     constant = learn_numbers(np.full((9, 2), 7.5))
     setting = simple_setting({"x": list(range(9))}, constant)

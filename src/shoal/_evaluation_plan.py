@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from shoal.privacy import DeltaPresence, KMap, PrivacyModel, check_constraints
 from shoal.recoding import RECODINGS
 from shoal.schema import Schema
 
-USABLE = tuple(name for name in RECODINGS if name not in ("interval", "set"))
+USABLE = ("auto", *(name for name in RECODINGS if name not in ("interval", "set")))
 """Recodings that keep the domain of the values, so that a model trained on a release understands raw rows."""
 _SET_BY_THE_CELL = ("schema", "k", "random_state")
 
@@ -68,7 +69,7 @@ def _model(label: str, model: Any, schema: Schema, task: str) -> Any:
 
 
 def plan_methods(
-    given: Any, constraints: Sequence[PrivacyModel], recoding: str, options: dict[str, Any]
+    given: Any, constraints: Sequence[PrivacyModel], recoding: str | None, options: dict[str, Any]
 ) -> dict[str, Method]:
     """The methods by label."""
     shared = {"constraints": tuple(constraints), "recoding": recoding} | options
@@ -101,6 +102,7 @@ def _method(given: Any, shared: Mapping[str, Any]) -> tuple[str, Method]:
                 f"A method is a name, an anonymizer or (label, name, options), not {given!r}: pass 'mondrian'."
             ) from None
     cls = find_method(name)
+    shared = {**shared, "recoding": usable_recoding(name, shared["recoding"])}
     if isinstance(given, Anonymizer) and type(given) is not cls:
         raise ShoalError(
             f"{type(given).__name__} is none of Shoal's methods: pass the name of one, such as 'mondrian'."
@@ -127,6 +129,14 @@ def _method(given: Any, shared: Mapping[str, Any]) -> tuple[str, Method]:
     return str(label), Method(name, options, "model" in known and "model" not in options)
 
 
+def usable_recoding(method: str, recoding: str | None) -> str:
+    """The recoding asked for; by default the method's own, if a model can use it, else representative rows."""
+    if recoding is not None:
+        return recoding
+    own: str = inspect.signature(find_method(method)).parameters["recoding"].default
+    return own if own in USABLE else "representative"
+
+
 def _parameters(anonymizer: Anonymizer, shared: Mapping[str, Any]) -> dict[str, Any]:
     """An anonymizer's own parameters; constraints are joined, and ranges give way to what a model understands."""
     own = anonymizer.get_params(deep=False)
@@ -134,7 +144,7 @@ def _parameters(anonymizer: Anonymizer, shared: Mapping[str, Any]) -> dict[str, 
     if own.get("model", "") is None:
         del own["model"]
     if own["recoding"] not in USABLE:
-        own["recoding"] = shared["recoding"]
+        own["recoding"] = shared["recoding"] or "representative"
     return own | {"constraints": (*check_constraints(own["constraints"]), *shared["constraints"])}
 
 

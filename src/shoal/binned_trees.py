@@ -153,7 +153,7 @@ def make_likeness(binning: Binning, columns: Sequence[Column], response: Respons
             variance = 1.0 - float(((counts / n) ** 2).sum())
         share[j] = shares[j] / variance if variance > 0 else 0.0
     total = shares[share > 0].sum()
-    guide_variance = float(response.guide.astype(float).var(axis=0).sum())
+    guide_variance = _variance(response)
     return Likeness(
         ordered=np.flatnonzero(ordered & (share > 0)),
         nominal=np.flatnonzero(~ordered & (share > 0)),
@@ -161,6 +161,16 @@ def make_likeness(binning: Binning, columns: Sequence[Column], response: Respons
         share=share * (1.0 - weight) / (total or 1.0),
         guide_share=weight / (guide_variance or 1.0),
     )
+
+
+def _variance(response: Response) -> float:
+    """What a cut of all rows could lower at most, by row: the impurity of classes, or the variance of numbers."""
+    if not response.n_classes:
+        return float(response.guide.astype(float).var(axis=0).sum())
+    shares = np.bincount(response.guide[:, 0], minlength=response.n_classes) / len(response.guide)
+    if response.criterion == kernel.GINI:
+        return 1.0 - float((shares**2).sum())
+    return -float((shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
 
 def grow_tree(
@@ -192,7 +202,7 @@ def grow_tree(
     likeness : Likeness, optional
         From :func:`make_likeness`.
     weight : array (n,), optional
-        Weights of the rows; only their ratios count.
+        Weights of the rows, above 0; only their ratios count.
     growth : int
         DEPTH_FIRST, BREADTH_FIRST or BEST_FIRST: which node is cut next; it matters with ``most_leaves``.
     most_leaves, most_depth : int, optional
@@ -222,8 +232,8 @@ def grow_tree(
         return task, None if guard is None else with_scratch(guard)
 
     def grow(part: Part) -> tuple[Cuts, np.ndarray]:
-        (attribute, left, right, side), leaf_starts = kernel.grow(*own(part), part.start, part.stop)
-        return Cuts(attribute, left, right, (side,)), leaf_starts
+        nodes, side, n_nodes = kernel.grow(*own(part), part.start, part.stop)
+        return _cuts(nodes[:n_nodes], side[:n_nodes].copy())
 
     def cut_once(part: Part) -> Cut:
         attribute, side, middle = kernel.cut_once(*own(part), part.start, part.stop)
@@ -231,6 +241,17 @@ def grow_tree(
 
     cuts, leaf_starts = grow_in_threads(Part(0, len(bins)), grow, cut_once, 1 if limited else n_threads)
     return cuts, _labels(samples.order, leaf_starts)
+
+
+def _cuts(nodes: np.ndarray, side: np.ndarray) -> tuple[Cuts, np.ndarray]:
+    """The tree of grown nodes, and where its leaves start; nodes that were found but not cut are leaves too."""
+    leaves = np.flatnonzero(nodes[:, kernel.LEFT] < 0)
+    starts = nodes[leaves, kernel.BEGIN].astype(np.int64)
+    by_start = np.argsort(starts)
+    attribute, left, right = (nodes[:, column].copy() for column in (kernel.ATTRIBUTE, kernel.LEFT, kernel.RIGHT))
+    attribute[leaves] = kernel.LEAF
+    right[leaves[by_start]] = np.arange(len(leaves))
+    return Cuts(attribute.astype(np.int16), left, right, (side,)), starts[by_start]
 
 
 def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:
@@ -253,7 +274,7 @@ def _fixed_weight(weight: np.ndarray | None) -> np.ndarray:
     weight = np.asarray(weight, float)
     if (weight == np.rint(weight)).all():
         return weight.astype(np.int64)
-    return np.rint(weight / weight.max() * FIXED_WEIGHT).astype(np.int64)
+    return np.maximum(np.rint(weight / weight.max() * FIXED_WEIGHT), 1).astype(np.int64)
 
 
 def _labels(order: np.ndarray, leaf_starts: np.ndarray) -> np.ndarray:

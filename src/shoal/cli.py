@@ -427,7 +427,7 @@ def frontier(
     model: Annotated[str, typer.Option(metavar="NAMES", help="Models to train, such as forest,mlp.")] = "forest",
     methods: Annotated[
         str, typer.Option(metavar="NAMES", help="Methods to release by: see 'shoal methods'.")
-    ] = "mondrian",
+    ] = "mondrian,accuracy-guided",
     k: Annotated[
         str, typer.Option("--k", metavar="NUMBERS", help="Values of k to try, such as 5,10,50.")
     ] = "10,50,100",
@@ -436,8 +436,8 @@ def frontier(
         float, typer.Option(metavar="SHARE", parser=number, help="Share of the rows to test on.")
     ] = 0.2,
     recoding: Annotated[
-        str, typer.Option(metavar="NAME", help="Release groups as representative, mean or sample; not as ranges.")
-    ] = "representative",
+        str | None, typer.Option(metavar="NAME", help="Release groups as representative, median …; not as ranges.")
+    ] = None,
     loss: Annotated[
         float, typer.Option(parser=number, help="Loss of the score that is acceptable; 0.01 is a point.")
     ] = 0.01,

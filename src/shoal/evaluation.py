@@ -43,7 +43,7 @@ def evaluate(
     test_size: float = 0.2,
     train_size: float | None = None,
     constraints: Sequence[PrivacyModel] = (),
-    recoding: str = "representative",
+    recoding: str | None = None,
     options: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
     store: str | Path | None = None,
@@ -73,8 +73,9 @@ def evaluate(
         Share or number of the rows to test and to train on; by default all others are trained on.
     constraints : sequence of privacy models
         Asked for beside every k.
-    recoding : str
-        What groups are released as; not ``"interval"`` or ``"set"``, which teach a model nothing about raw rows.
+    recoding : str, optional
+        What groups are released as; by default what each method thinks best, or representative rows. ``"interval"``
+        and ``"set"`` are of no use to a model that must understand raw rows.
     options : dict, optional
         Further parameters of :func:`shoal.anonymize` for all methods, such as ``{"suppression": 0.02}``.
     n_jobs : int, optional

@@ -246,7 +246,7 @@ def anonymize(
     checked = _require_levels(check(released, schema, asked), method)
     member_of = membership(asked)
     members = None if member_of is None else _truths(released, member_of)
-    loss = all_losses(table, labels, sets=anonymizer.recoding == "set", members=members)
+    loss = all_losses(table, labels, sets=anonymizer._recoding() == "set", members=members)
     rows = np.arange(len(labels))
     if member_of is not None and members is not None:
         rows = np.flatnonzero(members)
@@ -392,6 +392,7 @@ def _parameters(anonymizer: Anonymizer, constraints: Sequence[PrivacyModel]) -> 
     """What was asked for, in a form that can be printed."""
     parameters = anonymizer.get_params(deep=False)
     del parameters["schema"]
+    parameters["recoding"] = anonymizer._recoding()
     if parameters.get("model") is not None:
         parameters["model"] = name_of(parameters["model"])
     return parameters | {"constraints": [constraint.describe() for constraint in constraints]}

@@ -140,98 +140,61 @@ def make_scratch(n_rows, attributes, slots):
     )
 
 
+ATTRIBUTE, LEFT, RIGHT, BEGIN, MIDDLE, END, DEPTH = range(7)
+"""Columns of the nodes of a tree."""
+
+
 @jit
 def grow(task, guard, start, stop):
     """Grow a tree on rows start..stop until no admissible cut is left, or a limit is reached.
 
-    ``guard`` is None where only the size of a leaf counts. Returns the tree, (attribute, left, right, side), and where
-    each leaf starts. A leaf has attribute LEAF and its number, by where it starts, in ``right``; a row goes left if the
-    bit of its bin is set in ``side``.
+    ``guard`` is None where only the size of a leaf counts. Returns the nodes, and for each the bins that go left, one
+    bit a bin. A leaf has no children (-1).
     """
-    attribute = np.full(64, LEAF, np.int16)
-    left, right = np.full(64, -1, np.int32), np.full(64, -1, np.int32)
+    nodes = np.full((64, 7), -1, np.int32)
     side = np.zeros((64, SIDE_WORDS), np.uint64)
-    begin, middle, end = np.zeros(64, np.int64), np.zeros(64, np.int64), np.zeros(64, np.int64)
-    depth = np.zeros(64, np.int32)
+    nodes[0, BEGIN], nodes[0, END], nodes[0, DEPTH] = start, stop, 0
     heap = [(0.0, np.int64(0))]
     heap.pop()
-    n_nodes, n_leaves = 1, 1
-    begin[0], end[0] = start, stop
-    _open(task, guard, 0, attribute, side, begin, middle, end, depth, heap)
-    while len(heap) > 0 and n_leaves < task.most_leaves:
+    n_opened, n_nodes, n_leaves = 0, 1, 1
+    while True:
+        for node in range(n_opened, n_nodes):
+            if nodes[node, DEPTH] < task.most_depth:
+                j, middle, gain = cut(task, guard, np.int64(nodes[node, BEGIN]), np.int64(nodes[node, END]), side[node])
+                nodes[node, ATTRIBUTE], nodes[node, MIDDLE] = j, middle
+                if j >= 0:
+                    heapq.heappush(heap, (_priority(task.growth, node, gain), np.int64(node)))
+        n_opened = n_nodes
+        if len(heap) == 0 or n_leaves >= task.most_leaves:
+            break
         _, node = heapq.heappop(heap)
-        if n_nodes + 2 > attribute.shape[0]:
-            attribute, left, right = _longer(attribute, LEAF), _longer(left, -1), _longer(right, -1)
-            begin, middle, end, depth = _longer(begin, 0), _longer(middle, 0), _longer(end, 0), _longer(depth, 0)
-            side = _more_sides(side)
-        left[node], right[node] = n_nodes, n_nodes + 1
-        begin[n_nodes], end[n_nodes] = begin[node], middle[node]
-        begin[n_nodes + 1], end[n_nodes + 1] = middle[node], end[node]
-        for child in range(n_nodes, n_nodes + 2):
-            depth[child] = depth[node] + 1
-            _open(task, guard, child, attribute, side, begin, middle, end, depth, heap)
+        if n_nodes + 2 > nodes.shape[0]:
+            nodes, side = _longer(nodes, n_nodes, -1), _longer(side, n_nodes, 0)
+        nodes[node, LEFT], nodes[node, RIGHT] = n_nodes, n_nodes + 1
+        nodes[n_nodes, BEGIN], nodes[n_nodes, END] = nodes[node, BEGIN], nodes[node, MIDDLE]
+        nodes[n_nodes + 1, BEGIN], nodes[n_nodes + 1, END] = nodes[node, MIDDLE], nodes[node, END]
+        nodes[n_nodes, DEPTH] = nodes[n_nodes + 1, DEPTH] = nodes[node, DEPTH] + 1
         n_nodes += 2
         n_leaves += 1
-    leaf_start = _number_leaves(attribute[:n_nodes], left, right, begin, n_leaves)
-    return (
-        attribute[:n_nodes].copy(),
-        left[:n_nodes].copy(),
-        right[:n_nodes].copy(),
-        side[:n_nodes].copy(),
-    ), leaf_start
+    return nodes, side, n_nodes
 
 
 @inner
-def _open(task, guard, node, attribute, side, begin, middle, end, depth, heap):
-    """Find the cut of a new node, and queue it if there is one."""
-    if depth[node] >= task.most_depth:
-        return
-    j, middle[node], gain = cut(task, guard, begin[node], end[node], side[node])
-    if j < 0:
-        return
-    attribute[node] = j
-    priority = -gain
-    if task.growth == DEPTH_FIRST:
-        priority = -float(node)
-    elif task.growth == BREADTH_FIRST:
-        priority = float(node)
-    heapq.heappush(heap, (priority, np.int64(node)))
+def _priority(growth, node, gain):
+    """What is cut next has the lowest."""
+    if growth == DEPTH_FIRST:
+        return -float(node)
+    return float(node) if growth == BREADTH_FIRST else -gain
 
 
 @inner
-def _longer(array, fill):
-    longer = np.empty(2 * array.shape[0], array.dtype)
-    for i in range(longer.shape[0]):
-        longer[i] = array[i] if i < array.shape[0] else fill
+def _longer(rows, n, fill):
+    """Twice the room for rows, of which n are in use."""
+    longer = np.full((2 * rows.shape[0], rows.shape[1]), fill, rows.dtype)
+    for i in range(n):
+        for c in range(rows.shape[1]):
+            longer[i, c] = rows[i, c]
     return longer
-
-
-@inner
-def _more_sides(side):
-    longer = np.zeros((2 * side.shape[0], side.shape[1]), np.uint64)
-    for i in range(side.shape[0]):
-        for w in range(side.shape[1]):
-            longer[i, w] = side[i, w]
-    return longer
-
-
-@inner
-def _number_leaves(attribute, left, right, begin, n_leaves):
-    """Number the leaves by where they start; nodes that were found but not cut become leaves."""
-    leaves = np.empty(n_leaves, np.int64)
-    starts = np.empty(n_leaves, np.int64)
-    n = 0
-    for node in range(attribute.shape[0]):
-        if left[node] < 0:
-            attribute[node] = LEAF
-            leaves[n], starts[n] = node, begin[node]
-            n += 1
-    by_start = np.argsort(starts)
-    sorted_starts = np.empty(n_leaves, np.int64)
-    for number in range(n_leaves):
-        right[leaves[by_start[number]]] = number
-        sorted_starts[number] = starts[by_start[number]]
-    return sorted_starts
 
 
 @jit

@@ -70,6 +70,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     _names: list[str]
     _reach: Bounds | None
+    _recodings: Sequence[str] = RECODINGS
 
     @abstractmethod
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
@@ -221,8 +222,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.schema is not None:
             require_schema(self.schema)
         check_whole("k", self.k, 1)
-        if self.recoding not in RECODINGS:
-            raise ShoalError(f"There is no recoding {self.recoding!r}: choose {', '.join(RECODINGS)}.")
+        if self.recoding not in self._recodings:
+            raise ShoalError(f"There is no recoding {self.recoding!r}: choose {', '.join(self._recodings)}.")
         if not isinstance(self.suppression, numbers.Real) or not 0 <= self.suppression <= 1:
             raise ShoalError(
                 f"suppression is a share from 0 to 1, not {self.suppression!r}: 0.02 allows 2 % of the rows."

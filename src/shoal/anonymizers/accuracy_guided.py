@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import get_scorer
@@ -19,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer, Job, check_threads, check_whole
+from shoal.anonymizers._search import Candidate, Tried, search
 from shoal.anonymizers.mondrian import Mondrian
 from shoal.binned_trees import (
     CRITERIA,
@@ -49,12 +49,14 @@ from shoal.guides import (
 )
 from shoal.models import features, make_model, read_target
 from shoal.privacy import PrivacyModel
-from shoal.recoding import build_groups, recode, release_frame
+from shoal.recoding import RECODINGS, build_groups, recode, release_frame
 from shoal.schema import Schema
 from shoal.table import Missing, Table, take_rows
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, "mondrian")
-"""What the search tries."""
+"""Guides that the search tries."""
+RECODINGS_TRIED = ("representative", "median")
+"""Recodings that it tries with the best of them. Means lose points with a model that scales its inputs."""
 SAFE_CHOICE = 0.7
 """What is taken where nothing can be tried out: the best or nearly so for every model that was measured."""
 FEW_ROWS = 200
@@ -63,14 +65,6 @@ MOST_SEARCH_ROWS = 20_000
 """The search takes a sample of larger tables, with k in proportion."""
 FOLDS = 5
 """Parts into which the rows are divided to ask a model about rows that it has not seen."""
-
-
-class Tried(NamedTuple):
-    """One candidate of the search, and how well the models did that were trained on its releases."""
-
-    guide: str | float
-    score: float
-    scores: tuple[float, ...]
 
 
 class Grouping(NamedTuple):
@@ -87,6 +81,8 @@ class Plan(NamedTuple):
 
     guide: Guide
     choice: str | float
+    recoding: str = "representative"
+    """What groups are released as, where that is left open."""
 
 
 class AccuracyGuided(Anonymizer):
@@ -124,10 +120,11 @@ class AccuracyGuided(Anonymizer):
         What the search maximises, as scikit-learn names it; accuracy by default, or R².
     constraints : sequence of privacy models
         Kept at every cut, beside k.
-    recoding : {"representative", "median", "medoid", "majority", "mean", "sample", "interval", "set"}
+    recoding : {"auto", "representative", "median", "medoid", "majority", "mean", "sample", "interval", "set"}
         What a group is released as: the row nearest to its centre; medians and most frequent values; the row nearest to
         all others; the row nearest to the median among those of the most frequent class, as published; means; a row
-        drawn at random; ranges and common ancestors; ranges and sets.
+        drawn at random; ranges and common ancestors; ranges and sets. ``"auto"`` is one of the first two, chosen by
+        the search where there is one, else the first.
     suppression : float
         Share of the rows that may be suppressed, where that lets the others be released more exactly.
     missing : {"value", "error"}
@@ -145,6 +142,8 @@ class AccuracyGuided(Anonymizer):
         The released quasi-identifiers, one row a group.
     guide_ : str or float
         The guide in use.
+    recoding_ : str
+        The recoding in use.
     search_ : list of Tried
         What the search tried, best first; empty where there was none.
     schema_ : Schema
@@ -175,7 +174,7 @@ class AccuracyGuided(Anonymizer):
         cv: int = 3,
         scoring: Any = None,
         constraints: Sequence[PrivacyModel] = (),
-        recoding: str = "representative",
+        recoding: str = "auto",
         suppression: float = 0.0,
         missing: Missing = "value",
         n_jobs: int | None = None,
@@ -198,10 +197,12 @@ class AccuracyGuided(Anonymizer):
         self.scoring = scoring
         self.n_jobs = n_jobs
 
+    _recodings = ("auto", *RECODINGS)
+
     def findings(self) -> dict[str, Any]:
         """Which guide was taken, and what was tried."""
         check_is_fitted(self, "labels_")
-        return {"guide": self.guide_, "tried": [tried._asdict() for tried in self.search_]}
+        return {"guide": self.guide_, "recoding": self.recoding_, "tried": [tried._asdict() for tried in self.search_]}
 
     def _look_at_target(self, job: Job, y: Any) -> Plan:
         self.search_: list[Tried] = []
@@ -214,7 +215,11 @@ class AccuracyGuided(Anonymizer):
             warnings.simplefilter("ignore", ConvergenceWarning)
             plan = self._make_plan(job, self._input(job.frame), known, regression)
         self.guide_ = plan.choice
+        self.recoding_ = plan.recoding if self.recoding == "auto" else self.recoding
         return plan
+
+    def _recoding(self) -> str:
+        return self.recoding_
 
     def _make_plan(self, job: Job, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
         """Decide what the tree learns."""
@@ -311,37 +316,37 @@ class AccuracyGuided(Anonymizer):
 
     def _search(self, job: Job, given: ModelInput, guide: Guide, y: np.ndarray) -> Plan:
         """Try every candidate on parts of the rows, and take the one whose models score best on the others."""
-        hard = self._hard_guide(given, y, regression=guide.classes is None)
-        plans = [Plan(hard if choice == "hard" else guide, choice) for choice in CANDIDATES]
-        folds = _search_folds(y if guide.classes is None else guide.classes, self.cv, guide.classes is None)
-        if not folds:
+        regression = guide.classes is None
+        hard = self._hard_guide(given, y, regression)
+        codes = y if guide.classes is None else guide.classes
+        rounds = tuple(_search_folds(codes, self.cv, regression, seed) for seed in (1, 2))
+        if not all(rounds):
             return Plan(guide, SAFE_CHOICE)
 
-        def attempt(plan: Plan, known: np.ndarray, held_out: np.ndarray) -> float:
+        def plan_of(candidate: Candidate) -> Plan:
+            return Plan(hard if candidate.guide == "hard" else guide, candidate.guide, candidate.recoding)
+
+        def attempt(candidate: Candidate, fold: tuple[np.ndarray, np.ndarray]) -> float:
+            known, held_out = fold
             try:
-                released = self._release_part(job, plan, known)
+                released = self._release_part(job, plan_of(candidate), known)
             except GuaranteeError:
                 return -np.inf
             try:
                 model = self._train(self.model, given.of(released), y[known])
             except (TypeError, ValueError):
                 # Ranges and sets are texts, and not every model takes those.
-                if self.recoding in ("interval", "set"):
+                if candidate.recoding in ("interval", "set"):
                     return -np.inf
                 raise
             return self._score(model, given.take(held_out), y[held_out])
 
-        scores = Parallel(n_jobs=self._n_threads(), prefer="threads")(
-            delayed(attempt)(plan, *fold) for plan in plans for fold in folds
-        )
-        by_plan = np.array(scores).reshape(len(plans), len(folds))
-        tried = [
-            Tried(plan.choice, float(row.mean()), tuple(row.tolist())) for plan, row in zip(plans, by_plan, strict=True)
-        ]
-        self.search_ = sorted(tried, key=lambda one: -one.score)
-        # Of equal ones the first, as in the list of candidates; without any the safe choice.
-        best = int(by_plan.mean(axis=1).argmax())
-        return plans[best] if np.isfinite(tried[best].score) else Plan(guide, SAFE_CHOICE)
+        recodings = RECODINGS_TRIED if self.recoding == "auto" else (self.recoding,)
+        self.search_ = search(CANDIDATES, recodings, (rounds[0], rounds[1]), attempt, self._n_threads())
+        best = self.search_[0]
+        if not np.isfinite(best.score):
+            return Plan(guide, SAFE_CHOICE)
+        return plan_of(Candidate(best.guide, best.recoding))
 
     def _release_part(self, job: Job, plan: Plan, rows: np.ndarray) -> nw.DataFrame[Any]:
         """What these rows would be released as if they were all, in as many groups as the whole table will have."""
@@ -356,7 +361,7 @@ class AccuracyGuided(Anonymizer):
         )
         guide = plan.guide.take(rows)
         labels = self._group(part.table, part.guard, smallest, Plan(guide, plan.choice), n_threads=1).labels
-        recoded = recode(table, labels, self.recoding, part.members, np.random.default_rng(0), guide.classes)
+        recoded = recode(table, labels, plan.recoding, part.members, np.random.default_rng(0), guide.classes)
         return release_frame(part.frame, self.schema_, build_groups(part.frame, recoded), labels)
 
     def _score(self, model: Any, seen: Any, y: np.ndarray) -> float:
@@ -434,12 +439,12 @@ def _settle_for(asked: str | float, choice: str | float) -> str | float:
     return choice if asked == "auto" else asked
 
 
-def _search_folds(codes: np.ndarray, n_folds: int, regression: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+def _search_folds(codes: np.ndarray, n_folds: int, regression: bool, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Folds of the rows, or of a sample where there are many."""
     rows = np.arange(len(codes))
     if len(rows) > MOST_SEARCH_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(rows, MOST_SEARCH_ROWS, replace=False))
-    splits = fold_rows(codes[rows], n_folds, regression=regression, seed=1)
+        rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_SEARCH_ROWS, replace=False))
+    splits = fold_rows(codes[rows], n_folds, regression=regression, seed=seed)
     folds = [(rows[known], rows[held_out]) for known, held_out in splits]
     # A class of few rows may be in one part only, and many models refuse to learn a single class.
     return [(known, held_out) for known, held_out in folds if regression or len(np.unique(codes[known])) > 1]
