@@ -1,4 +1,4 @@
-"""Train a model on raw rows and on releases of them, guided by the model or not, and compare on rows that none has seen.
+"""Train a model on raw rows and on releases, guided by the model or not, and compare on rows that none has seen.
 
 python examples/protect_a_model.py --rows 20000 --model forest
 """
@@ -17,18 +17,18 @@ def main() -> None:
     frame, schema = make_census(options.rows)  # or your own: pl.read_csv(...), Schema.from_toml(...)
     held_out = frame[: options.rows // 5]
     train = frame[options.rows // 5 :]
+    protections = {
+        f"{method}, k = {k}": protect(train, schema, options.model, k, test=held_out, method=method)
+        for k in (10, 100)
+        for method in ("mondrian", "accuracy-guided")
+    }
+    raw = next(iter(protections.values())).comparison.before
     print(f"{len(train):,} people to train on, {len(held_out):,} to test on")
     print(f"{'trained on':<28}{'accuracy':>10}{'change in points':>26}{'groups':>8}")
-    raw_is_shown = False
-    for k in (10, 100):
-        for method in ("mondrian", "accuracy-guided"):
-            protection = protect(train, schema, options.model, k, test=held_out, method=method)
-            found = protection.comparison
-            if not raw_is_shown:
-                print(f"{'raw rows':<28}{found.before.value:>10.1%}")
-                raw_is_shown = True
-            groups = protection.release.checked.groups
-            print(f"{f'{method}, k = {k}':<28}{found.after.value:>10.1%}{points(found.change):>26}{groups:>8,}")
+    print(f"{'raw rows':<28}{raw.value:>10.1%}")
+    for label, protection in protections.items():
+        found, groups = protection.comparison, protection.release.checked.groups
+        print(f"{label:<28}{found.after.value:>10.1%}{points(found.change):>26}{groups:>8,}")
 
 
 def points(change: Interval) -> str:

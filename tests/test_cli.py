@@ -533,7 +533,7 @@ def test_protect_json(census):
     assert found["release"]["promise"].startswith("10-anonymous with respect to age")
     assert [model["key"] for model in found["release"]["models"] if model["holds"]] == ["k", "l"]
     assert found["release"]["file"]["sha256"] in Path("out/report.html").read_text(encoding="utf-8")
-    assert found["findings"] == {"guide": 0.7, "tried": []}
+    assert found["findings"] == {"guide": 0.7, "recoding": "representative", "tried": []}
     assert found["files"] == {name: f"out/{name}.{ending}" for name, ending in ENDINGS.items()}
 
 

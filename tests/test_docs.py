@@ -97,7 +97,9 @@ def test_the_commands_of_getting_started_print_what_the_page_shows(tmp_path, mon
                 assert " ".join(line.split()) in printed
                 shown += 1
     assert shown > 10
-    assert {"census.csv", "proposed.toml", "released.csv", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written >= {"census.csv", "proposed.toml", "released.csv", "report.html", "protected"}
+    assert {path.name for path in (tmp_path / "protected").iterdir()} == {"released.csv", "model.skops", "report.html"}
 
 
 def test_the_page_of_the_command_line_is_up_to_date():
@@ -138,7 +140,8 @@ def test_console_examples_use_options_that_exist(path):
 
 
 def test_the_readme_shows_commands():
-    assert {call[0] for call in shoal_calls(ROOT / "README.md")} >= {"inspect", "anonymize", "check"}
+    shown = {call[0] for call in shoal_calls(ROOT / "README.md")}
+    assert shown >= {"inspect", "anonymize", "check", "protect", "frontier"}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -152,6 +155,7 @@ def test_no_page_promises_more_than_k(page):
     [
         ("release_a_table.py", ["--rows", "2000", "--out", "release"], "every level asked for is reached"),
         ("train_on_a_release.py", ["--rows", "2000"], "release, k = 100"),
+        ("protect_a_model.py", ["--rows", "1000", "--model", "tree"], "accuracy-guided, k = 100"),
     ],
 )
 def test_an_example_script_runs(script, options, expected, tmp_path):
@@ -165,4 +169,8 @@ def test_an_example_script_runs(script, options, expected, tmp_path):
 
 
 def test_every_example_script_is_run():
-    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {"release_a_table.py", "train_on_a_release.py"}
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
+        "protect_a_model.py",
+        "release_a_table.py",
+        "train_on_a_release.py",
+    }

@@ -118,7 +118,10 @@ def test_a_search_is_told_and_never_sees_the_held_out_rows():
     found = protect(FRAME, SCHEMA, "tree", 20)
     findings = found.release.findings
     assert {str(one["guide"]) for one in findings["tried"]} == {"hard", "1.0", "0.7", "0.5", "0.3", "mondrian"}
-    assert findings["guide"] in [one["guide"] for one in findings["tried"]]
+    assert (findings["guide"], findings["recoding"]) == tuple(
+        findings["tried"][0][name] for name in ("guide", "recoding")
+    )
+    assert found.release.parameters["recoding"] == findings["recoding"]
     held_out = FRAME[np.setdiff1d(np.arange(600), found.rows)]
     mixed_up = held_out.with_columns(income=held_out["income"].shuffle(seed=0))
     again = protect(FRAME[found.rows], SCHEMA, "tree", 20, test=mixed_up)

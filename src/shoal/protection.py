@@ -192,7 +192,7 @@ def protect(
     method, constraints
         As for :func:`shoal.anonymize`.
     recoding : str, optional
-        By default ``"representative"``; recodings that write ranges are of no use to a model.
+        By default the method's own, or ``"representative"`` where that writes ranges, which are of no use to a model.
     random_state : int
         Seed of the split, the method and the models.
     **options
@@ -212,8 +212,7 @@ def protect(
     frames.require_rows(opened)
     require_same_columns(opened.columns, schema)
     planned = _only(plan_models(model, schema), "model")
-    asked, recoding = check_constraints(constraints), "representative" if recoding is None else recoding
-    chosen = _only(plan_methods(method, asked, recoding, options), "method")
+    chosen = _only(plan_methods(method, check_constraints(constraints), recoding, options), "method")
     rows, held_out = _parts(opened, schema, test, test_size, random_state)
     train = opened[rows]
     guided_by = {"model": seeded(planned, random_state)} if chosen.takes_model else {}
