@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 .PHONY: help demo test bench lock clean
 
 help:
-	@echo "make demo   anonymize an embedded census and look at the result"
+	@echo "make demo   protect a model of an embedded census and look at the result"
 	@echo "make test   all tests, linters and type checks"
 	@echo "make bench  benchmarks against peers"
 	@echo "make lock   pin the newest versions in constraints.txt"

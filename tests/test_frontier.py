@@ -17,7 +17,7 @@ from shoal.errors import DataError, ShoalError
 
 FRAME, SCHEMA = make_census(400, seed=0)
 FILES = ["cells.jsonl", "frontier.csv", "frontier.html", "frontier.png", "frontier.svg"]
-COMMAND = "frontier people.csv --schema people.toml --model tree,bayes --k 3,20 --seeds 2 --out out"
+COMMAND = "frontier people.csv --schema people.toml --model tree,bayes --methods mondrian --k 3,20 --seeds 2 --out out"
 
 
 @pytest.fixture

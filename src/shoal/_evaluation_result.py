@@ -199,13 +199,19 @@ class Evaluation:
             k,
             len(reached),
             len(rows) - len(reached),
-            raw=estimate(row[f"raw_{self.score}"] for row in rows),
-            score=estimate(row[self.score] for row in reached),
+            raw=self._within(estimate(row[f"raw_{self.score}"] for row in rows)),
+            score=self._within(estimate(row[self.score] for row in reached)),
             loss=estimate(row[f"{self.score}_loss"] for row in reached),
             baseline=_mean(row[TASKS[self.task].baseline] for row in rows),
             **mean,
             error=next((row["error"] for row in rows if row["error"] is not None), None),
         )
+
+    def _within(self, found: Estimate) -> Estimate:
+        """An interval of an accuracy, without what no accuracy can be."""
+        if self.score != "accuracy":
+            return found
+        return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0))
 
     def _sentence(self, one: Affordable, limit: float) -> str:
         who = f"{one.model} trained on {one.method} groups"

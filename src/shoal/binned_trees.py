@@ -272,7 +272,7 @@ def _fixed_weight(weight: np.ndarray | None) -> np.ndarray:
     if weight is None:
         return np.empty(0, np.int64)
     weight = np.asarray(weight, float)
-    if (weight == np.rint(weight)).all():
+    if (weight == np.rint(weight)).all() and weight.min(initial=1.0) >= 1:
         return weight.astype(np.int64)
     return np.maximum(np.rint(weight / weight.max() * FIXED_WEIGHT), 1).astype(np.int64)
 

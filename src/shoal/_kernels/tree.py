@@ -512,8 +512,10 @@ def _sweep_blended(task, start, stop, j, n, alone, variant, tries, best):
         place += own[b, 0]
         if left[0] < task.smallest or total[0] - left[0] < task.smallest or (variant == 1 and i == 0):
             continue
-        score = likeness.guide_share * _score(left, total, at, task.criterion)
         weight_left, weight_right = float(left[at]), float(total[at] - left[at])
+        if weight_left <= 0.0 or weight_right <= 0.0:
+            continue
+        score = likeness.guide_share * _score(left, total, at, task.criterion)
         for t in likeness.ordered:
             one, other = float(sums[t]), float(scratch.whole[t] - sums[t])
             score += likeness.share[t] * (one * one / weight_left + other * other / weight_right)

@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -44,10 +44,11 @@ from shoal.guides import (
     guide_from_model,
     guide_from_values,
     guide_out_of_fold,
+    name_of,
     predicts_numbers,
     read_labels,
 )
-from shoal.models import features, make_model, read_target
+from shoal.models import features, make_model, read_target, reason
 from shoal.privacy import PrivacyModel
 from shoal.recoding import RECODINGS, build_groups, recode, release_frame
 from shoal.schema import Schema
@@ -311,8 +312,14 @@ class AccuracyGuided(Anonymizer):
             if value is None and (name == "random_state" or name.endswith("__random_state"))
         }
         # Several copies are trained side by side: more threads within each would only get in each other's way.
-        with threadpool_limits(1, user_api="openmp"):
-            return fresh.set_params(**unset).fit(seen, y)
+        try:
+            with threadpool_limits(1, user_api="openmp"):
+                return fresh.set_params(**unset).fit(seen, y)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"The model, a {name_of(model)}, cannot be trained on this table ({reason(error)}): pass a pipeline "
+                "that prepares the columns for it, as shoal.make_model does."
+            ) from None
 
     def _search(self, job: Job, given: ModelInput, guide: Guide, y: np.ndarray) -> Plan:
         """Try every candidate on parts of the rows, and take the one whose models score best on the others."""
@@ -334,7 +341,7 @@ class AccuracyGuided(Anonymizer):
                 return -np.inf
             try:
                 model = self._train(self.model, given.of(released), y[known])
-            except (TypeError, ValueError):
+            except DataError:
                 # Ranges and sets are texts, and not every model takes those.
                 if candidate.recoding in ("interval", "set"):
                     return -np.inf
@@ -377,7 +384,8 @@ class AccuracyGuided(Anonymizer):
     def _group(self, table: Table, guard: Guard, smallest: int, plan: Plan, n_threads: int) -> Grouping:
         """Group the rows by what the plan says."""
         if plan.choice == "mondrian":
-            mondrian = Mondrian(self.schema_, self.k, n_jobs=n_threads)
+            cuts_for = "set" if self.recoding == "set" else "interval"
+            mondrian = Mondrian(self.schema_, self.k, recoding=cuts_for, n_jobs=n_threads)
             labels = mondrian._partition(table, guard, smallest, None)
             return Grouping(labels, mondrian._cuts_in_use(), mondrian._place)
         binning = make_bins(table.quasi, self.nominal)
@@ -416,6 +424,8 @@ class AccuracyGuided(Anonymizer):
         if self.model is not None and not hasattr(self.model, "predict"):
             raise ShoalError(f"The model, a {type(self.model).__name__}, has no predict: pass a model, or labels as y.")
         check_whole("cv", self.cv, 2)
+        if isinstance(self.scoring, str) and self.scoring not in get_scorer_names():
+            raise ShoalError(f"There is no scoring {self.scoring!r}: scikit-learn names accuracy, f1, r2 and others.")
         check_threads(self.n_jobs)
 
     def __sklearn_tags__(self) -> Any:
@@ -442,6 +452,8 @@ def _settle_for(asked: str | float, choice: str | float) -> str | float:
 def _search_folds(codes: np.ndarray, n_folds: int, regression: bool, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Folds of the rows, or of a sample where there are many."""
     rows = np.arange(len(codes))
+    if n_folds > len(rows):
+        raise ShoalError(f"cv={n_folds} asks for more parts than there are rows, {len(rows):,}: choose 3 or 5.")
     if len(rows) > MOST_SEARCH_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_SEARCH_ROWS, replace=False))
     splits = fold_rows(codes[rows], n_folds, regression=regression, seed=seed)
