@@ -15,10 +15,12 @@ help:
 demo: $(VENV)/.core
 	$(BIN)/shoal demo --out demo
 
-# Tests have a cache of their own: a kernel that calls an edited one in another file would be taken from it unchanged.
-test: export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache
+# Compiled kernels are kept for this very state of all of them: one that calls an edited one in another file would
+# otherwise be taken from the cache unchanged.
+KERNELS := $(shell cat src/shoal/_kernels/*.py | cksum | cut -d ' ' -f 1)
+demo test: export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache/$(KERNELS)
+
 test: $(VENV)/.test
-	rm -rf $(NUMBA_CACHE_DIR)
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy

@@ -36,7 +36,7 @@ from shoal.privacy import (
 from shoal.schema import Attribute, Schema
 from shoal.table import Table, encode
 
-thorough = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 # Random tables: a few groups over two sensitive columns, one with a hierarchy of random shape and one ordered.

@@ -29,7 +29,7 @@ anonymity = pytest.importorskip(
 pd = pytest.importorskip("pandas", reason="pycanon reads pandas frames.")
 
 QUASI = ["zip", "sex"]
-thorough = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def judged(judge: Any, frame: Any, *sensitive: str) -> Any:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import shoal
 from naive import common_ancestor
+from promises import promise
 from shoal import (
     AlphaKAnonymity,
     Attribute,
@@ -116,6 +117,7 @@ def assert_kept(released, schema, k, constraints):
             assert len(rows) >= getattr(constraint, "k", 1)
 
 
+@promise
 @pytest.mark.parametrize("method", METHODS)
 @given(
     tables(), st.integers(1, 8), st.sampled_from(CONSTRAINTS), st.sampled_from(RECODINGS), st.sampled_from([0.0, 0.3])
@@ -141,6 +143,7 @@ def test_other_columns_and_the_order_of_rows_stay(method, random_table, k, recod
     assert np.count_nonzero(release.labels < 0) <= suppression * len(frame)
 
 
+@promise
 @pytest.mark.parametrize("method", METHODS)
 @given(tables(), st.integers(1, 5), st.sampled_from(["interval", "set"]), st.sampled_from([0.0, 0.3]))
 def test_each_value_lies_in_what_is_released_for_it(method, random_table, k, recoding, suppression):

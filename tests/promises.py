@@ -1,0 +1,10 @@
+"""How often properties are tried."""
+
+import os
+
+from hypothesis import settings
+
+EXAMPLES = int(os.environ.get("SHOAL_EXAMPLES", "500"))
+"""Random tables for each property about what a release promises; others are tried on fewer."""
+
+promise = settings(max_examples=EXAMPLES, deadline=None)
