@@ -247,6 +247,16 @@ def guide_out_of_fold(
     return Guide(outputs, None if regression else codes.astype(np.int64), len(names))
 
 
+def average_guides(one: Guide, other: Guide) -> Guide:
+    """What two models say together, each brought to the same scale; the first one's where they cannot be compared."""
+    if one.outputs is None or other.outputs is None or one.outputs.shape != other.outputs.shape:
+        return one
+    scales = [float(np.sqrt(outputs.var(axis=0).sum())) for outputs in (one.outputs, other.outputs)]
+    if min(scales) == 0:
+        return one
+    return one._replace(outputs=one.outputs / scales[0] + other.outputs / scales[1])
+
+
 def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarray:
     """Outputs of a copy that did not see every class: what it never saw it holds for as unlikely as can be."""
     part = np.column_stack([-part / 2, part / 2]) if part.shape[1] == 1 else part
