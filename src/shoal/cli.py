@@ -541,7 +541,7 @@ def datasets(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(parser=whole, help="Number of people.")] = 10_000,
+    rows: Annotated[int, typer.Option(parser=whole, help="Number of people.")] = 5_000,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path("demo"),
 ) -> None:
     """Protect a model of a synthetic census: the whole job in one go.
