@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from shoal._kernels.tree import BREADTH_FIRST, DEPTH_FIRST, ENTROPY, ONE_VS_REST, ORDERED, SQUARES
+from shoal._kernels.tree_data import BREADTH_FIRST, DEPTH_FIRST, ENTROPY, ONE_VS_REST, ORDERED, SQUARES
 
 Rows = list[int]
 

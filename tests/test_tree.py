@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 import naive_privacy
 import naive_tree
 from shoal import AlphaKAnonymity, Attribute, LDiversity, Schema, TCloseness
-from shoal._kernels.tree import BEST_FIRST, BREADTH_FIRST, DEPTH_FIRST
+from shoal._kernels.tree_data import BEST_FIRST, BREADTH_FIRST, DEPTH_FIRST
 from shoal.binned_trees import (
     bin_codes,
     grow_tree,

@@ -10,13 +10,27 @@ import numpy as np
 from shoal._kernels import groups
 from shoal._kernels import tree as kernel
 from shoal._kernels.guard import Guard
-from shoal._kernels.tree import MOST_BINS, ONE_VS_REST, ORDERED, SUBSET, Attributes, Likeness, Samples, Task
+from shoal._kernels.tree_data import (
+    DEPTH_FIRST,
+    ENTROPY,
+    GINI,
+    MOST_BINS,
+    ONE_VS_REST,
+    ORDERED,
+    SQUARES,
+    SUBSET,
+    Attributes,
+    Likeness,
+    Samples,
+    Task,
+    make_scratch,
+)
 from shoal.growth import Cut, Cuts, Part, grow_in_threads
 from shoal.guards import with_scratch
 from shoal.table import Column
 
 FORMS = {"one-vs-rest": ONE_VS_REST, "subset": SUBSET}
-CRITERIA = {"gini": kernel.GINI, "entropy": kernel.ENTROPY}
+CRITERIA = {"gini": GINI, "entropy": ENTROPY}
 FIXED_POINT = 1 << 20
 """Units of a fixed-point number in one standard deviation: finer than any cut can tell, and far from overflow."""
 FIXED_WEIGHT = 1 << 10
@@ -49,13 +63,13 @@ def learn_numbers(outputs: np.ndarray) -> Response:
     scale = float(np.sqrt((centered**2).mean(axis=0).max(initial=0.0)))
     largest = np.iinfo(np.int32).max
     fixed = np.clip(np.rint(centered / (scale or 1.0) * FIXED_POINT), -largest, largest).astype(np.int32)
-    return Response(fixed, kernel.SQUARES, 0)
+    return Response(fixed, SQUARES, 0)
 
 
 def learn_classes(codes: np.ndarray, n_classes: int, criterion: str) -> Response:
     """Classes to learn, as codes; two classes by gini are one column of zeros and ones."""
     if n_classes <= 2 and criterion == "gini":
-        return Response(np.array(codes, np.int32).reshape(-1, 1), kernel.SQUARES, 0)
+        return Response(np.array(codes, np.int32).reshape(-1, 1), SQUARES, 0)
     return Response(np.array(codes, np.int32).reshape(-1, 1), CRITERIA[criterion], n_classes)
 
 
@@ -168,7 +182,7 @@ def _variance(response: Response) -> float:
     if not response.n_classes:
         return float(response.guide.astype(float).var(axis=0).sum())
     shares = np.bincount(response.guide[:, 0], minlength=response.n_classes) / len(response.guide)
-    if response.criterion == kernel.GINI:
+    if response.criterion == GINI:
         return 1.0 - float((shares**2).sum())
     return -float((shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
@@ -182,7 +196,7 @@ def grow_tree(
     guard: Guard | None = None,
     likeness: Likeness | None = None,
     weight: np.ndarray | None = None,
-    growth: int = kernel.DEPTH_FIRST,
+    growth: int = DEPTH_FIRST,
     most_leaves: int | None = None,
     most_depth: int | None = None,
     n_threads: int = 1,
@@ -214,8 +228,8 @@ def grow_tree(
     slots = (1 if weight is None else 2) + (response.n_classes or response.guide.shape[1])
     limited = most_leaves is not None or most_depth is not None
 
-    def own(part: Part) -> tuple[Task, Guard | None]:
-        scratch = kernel.make_scratch(0 if likeness is None else len(bins), binning.attributes, slots)
+    def own(leaves: int) -> tuple[Task, Guard | None]:
+        scratch = make_scratch(0 if likeness is None else len(bins), binning.attributes, slots)
         task = Task(
             samples,
             binning.attributes,
@@ -225,19 +239,19 @@ def grow_tree(
             response.n_classes,
             smallest,
             growth,
-            most_leaves or NO_LIMIT,
+            leaves,
             NO_LIMIT if most_depth is None else most_depth,
             scratch,
         )
         return task, None if guard is None else with_scratch(guard)
 
     def grow(part: Part) -> tuple[Cuts, np.ndarray]:
-        nodes, side, n_nodes = kernel.grow(*own(part), part.start, part.stop)
+        nodes, side, n_nodes = kernel.grow(*own(most_leaves or NO_LIMIT), part.start, part.stop)
         return _cuts(nodes[:n_nodes], side[:n_nodes].copy())
 
     def cut_once(part: Part) -> Cut:
-        attribute, side, middle = kernel.cut_once(*own(part), part.start, part.stop)
-        return Cut(attribute, (side,), middle)
+        nodes, side, _ = kernel.grow(*own(2), part.start, part.stop)
+        return Cut(int(nodes[0, kernel.ATTRIBUTE]), (side[0],), int(nodes[0, kernel.MIDDLE]))
 
     cuts, leaf_starts = grow_in_threads(Part(0, len(bins)), grow, cut_once, 1 if limited else n_threads)
     return cuts, _labels(samples.order, leaf_starts)

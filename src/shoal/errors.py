@@ -23,3 +23,8 @@ class GuaranteeError(ShoalError):
 
 class GuaranteeWarning(UserWarning):
     """The guarantee is weaker than it may look."""
+
+
+def reason(error: Exception) -> str:
+    """Why something failed, short enough to stand in a sentence."""
+    return (str(error).strip().split("\n", 1)[0] or type(error).__name__).rstrip(".")

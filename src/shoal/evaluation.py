@@ -20,8 +20,8 @@ from shoal import frames
 from shoal._cell_store import CellStore, fingerprint, fingerprint_of_table
 from shoal._evaluation_plan import Method, plan_methods, plan_models, seed_numbers, whole_numbers
 from shoal._evaluation_result import TASKS, Evaluation
-from shoal.errors import DataError, GuaranteeError, ShoalError
-from shoal.models import features, read_target, reason, target_of, task_of
+from shoal.errors import DataError, GuaranteeError, ShoalError, reason
+from shoal.models import features, read_target, target_of, task_of
 from shoal.privacy import PrivacyModel, check_constraints
 from shoal.release import Release, anonymize
 from shoal.schema import Schema, require_schema

@@ -6,7 +6,7 @@ apart where a *hard* one, the class alone, is the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -202,8 +202,7 @@ def _soft_outputs(model: Any, seen: Any, said_by: str) -> Guide | None:
 
 
 def guide_out_of_fold(
-    model: Any,
-    given: ModelInput,
+    models: Sequence[tuple[Any, ModelInput]],
     y: np.ndarray,
     *,
     regression: bool,
@@ -211,12 +210,12 @@ def guide_out_of_fold(
     train: Callable[[Any, Any, np.ndarray], Any],
     n_jobs: int | None = None,
 ) -> Guide:
-    """What copies of a model say of rows that they were not trained on: soft, and not surer than it will be.
+    """What copies of models say of rows that they were not trained on: soft, and not surer than they will be.
 
     Parameters
     ----------
-    model : estimator
-    given : ModelInput
+    models : sequence of (estimator, ModelInput)
+        What several say is averaged, each on the same scale.
     y : array (n,)
     regression : bool
     folds : int
@@ -228,7 +227,7 @@ def guide_out_of_fold(
     names, codes = (np.empty(0), y) if regression else np.unique(y, return_inverse=True)
     splits = fold_rows(codes, folds, regression=regression)
 
-    def ask(known: Rows, held_out: Rows) -> np.ndarray:
+    def ask(model: Any, given: ModelInput, known: Rows, held_out: Rows) -> np.ndarray:
         if not regression and (codes[known] == codes[known[0]]).all():
             # Many models refuse to learn a single class.
             return logits(np.eye(len(names))[codes[known[:1]]]).repeat(len(held_out), axis=0)
@@ -240,21 +239,26 @@ def guide_out_of_fold(
             return _spread(said.outputs, trained.classes_, names)
         return said.outputs
 
-    answers = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(ask)(*split) for split in splits)
-    outputs = np.empty((len(y), answers[0].shape[1]))
+    jobs = [(*model, *split) for model in models for split in splits]
+    answers: list[np.ndarray] = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(ask)(*job) for job in jobs)
+    said = [_in_order(answers[i : i + folds], splits, len(y)) for i in range(0, len(answers), folds)]
+    return Guide(_average(said), None if regression else codes.astype(np.int64), len(names))
+
+
+def _in_order(answers: Sequence[np.ndarray], splits: Sequence[tuple[Rows, Rows]], n_rows: int) -> np.ndarray:
+    """Answers about the held-out part of each split, row by row."""
+    outputs = np.empty((n_rows, answers[0].shape[1]))
     for (_, held_out), answer in zip(splits, answers, strict=True):
         outputs[held_out] = answer
-    return Guide(outputs, None if regression else codes.astype(np.int64), len(names))
+    return outputs
 
 
-def average_guides(one: Guide, other: Guide) -> Guide:
-    """What two models say together, each brought to the same scale; the first one's where they cannot be compared."""
-    if one.outputs is None or other.outputs is None or one.outputs.shape != other.outputs.shape:
-        return one
-    scales = [float(np.sqrt(outputs.var(axis=0).sum())) for outputs in (one.outputs, other.outputs)]
-    if min(scales) == 0:
-        return one
-    return one._replace(outputs=one.outputs / scales[0] + other.outputs / scales[1])
+def _average(said: Sequence[np.ndarray]) -> np.ndarray:
+    """What models say together, each brought to the same scale; the first one's alone where one cannot be compared."""
+    scales = [float(np.sqrt(outputs.var(axis=0).sum())) for outputs in said]
+    if len(said) == 1 or min(scales) == 0 or any(outputs.shape != said[0].shape for outputs in said):
+        return said[0]
+    return np.mean([outputs / scale for outputs, scale in zip(said, scales, strict=True)], axis=0)
 
 
 def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarray:

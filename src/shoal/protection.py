@@ -215,13 +215,14 @@ def protect(
     chosen = _only(plan_methods(method, check_constraints(constraints), recoding, options), "method")
     rows, held_out = _parts(opened, schema, test, test_size, random_state)
     train = opened[rows]
-    guided_by = {"model": seeded(planned, random_state)} if chosen.takes_model else {}
+    names, y = features(schema), read_target(train, schema)
+    raw_rows = train.select(names).to_native()
+    original = seeded(planned, random_state).fit(raw_rows, y)
+    guided_by = {"model": original} if chosen.takes_model else {}
     release = anonymize(
         train.to_native(), schema, k, method=chosen.name, random_state=random_state, **guided_by, **chosen.options
     )
-    names, y = features(schema), read_target(train, schema)
-    raw_rows, released = train.select(names).to_native(), frames.open_frame(release.frame).select(names).to_native()
-    original = seeded(planned, random_state).fit(raw_rows, y)
+    released = frames.open_frame(release.frame).select(names).to_native()
     retrained = seeded(planned, random_state).fit(released, y[release.rows])
     seen, truth = held_out.select(names).to_native(), read_target(held_out, schema)
     comparison = _compare(original, retrained, seen, truth, (raw_rows, y), (released, y[release.rows]), schema)
@@ -276,12 +277,17 @@ def _compare(
         change,
         agreement=float(np.mean(said[0] == said[1])) if task == "classification" else None,
         baseline=float(np.mean(truth == common)) if common is not None else _r2(truth, np.full(len(truth), y.mean())),
-        trained_before=score_model(task, original, *raw)[main],
-        trained_after=score_model(task, retrained, *released)[main],
+        trained_before=_main_score(task, original, *raw),
+        trained_after=_main_score(task, retrained, *released),
         others={name: (scores[0][name], scores[1][name]) for name in scores[0] if name != main},
         classes=_by_class(truth, *said) if task == "classification" else (),
         rows=len(truth),
     )
+
+
+def _main_score(task: str, model: Any, rows: Any, truth: np.ndarray) -> float:
+    said = np.asarray(model.predict(rows))
+    return float(np.mean(said == truth)) if task == "classification" else _r2(truth, said)
 
 
 def _by_class(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[ClassScore, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal._kernels import suppression as kernel
-from shoal._kernels.guard import Guard, guard_holds
+from shoal._kernels.guard import Guard, rows_hold
 from shoal.partition import group_members, measure_geometry
 from shoal.table import Table
 
@@ -27,6 +27,6 @@ def trim(table: Table, labels: np.ndarray, guard: Guard, smallest: int, limit: f
     rows = np.flatnonzero(suppressed)
     if len(rows) < smallest:
         return labels
-    if guard.rules.model.shape[0] > 0 and not guard_holds(guard, rows, 0, len(rows)):
+    if guard.rules.model.shape[0] > 0 and not rows_hold(guard, rows):
         return labels
     return np.where(suppressed, -1, labels)

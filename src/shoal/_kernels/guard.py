@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal._kernels._jit import jit
+from shoal._kernels._jit import inner, jit
 from shoal._kernels.privacy import Rules, rules_hold
 
 
@@ -22,7 +22,13 @@ class Guard(NamedTuple):
     touched: np.ndarray
 
 
-@jit
+@inner
 def guard_holds(guard, order, start, stop):
     """Whether all rules hold for the group made of the rows ``order[start:stop]``."""
     return rules_hold(guard.rules, guard.sensitive, guard.members, order, start, stop, guard.histogram, guard.touched)
+
+
+@jit
+def rows_hold(guard, rows):
+    """Whether all rules hold for a group of these rows."""
+    return guard_holds(guard, rows, 0, rows.shape[0])

@@ -33,13 +33,12 @@ from shoal.binned_trees import (
     make_likeness,
     place_rows,
 )
-from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.errors import DataError, GuaranteeError, ShoalError, reason
 from shoal.growth import Cuts, count_threads
 from shoal.guards import make_guard
 from shoal.guides import (
     Guide,
     ModelInput,
-    average_guides,
     can_retrain,
     fold_rows,
     guide_from_model,
@@ -49,7 +48,7 @@ from shoal.guides import (
     predicts_numbers,
     read_labels,
 )
-from shoal.models import features, make_model, read_target, reason
+from shoal.models import features, make_model, read_target
 from shoal.privacy import PrivacyModel
 from shoal.recoding import RECODINGS, build_groups, recode, release_frame
 from shoal.schema import Schema
@@ -255,18 +254,15 @@ class AccuracyGuided(Anonymizer):
         if labels is None or not can_retrain(model):
             guide = guide_from_model(model, given.take(), soft=True, regression=regression)
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
-        guide = self._ask_copies(model, given, labels, regression)
-        if self.second_opinion and self.model is not None:
-            second = self._ask_copies(stand_in, given._replace(as_array=False), labels, regression)
-            guide = average_guides(guide, second)
+        asking = [(model, given)]
+        if self.second_opinion and name_of(model) != name_of(stand_in):
+            asking.append((stand_in, given._replace(as_array=False)))
+        guide = guide_out_of_fold(
+            asking, labels, regression=regression, folds=FOLDS, train=self._train, n_jobs=self._n_threads()
+        )
         if asked != "auto" or self.model is None:
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
         return self._search(job, given, guide, labels)
-
-    def _ask_copies(self, model: Any, given: ModelInput, y: np.ndarray, regression: bool) -> Guide:
-        return guide_out_of_fold(
-            model, given, y, regression=regression, folds=FOLDS, train=self._train, n_jobs=self._n_threads()
-        )
 
     def _n_threads(self) -> int:
         return -1 if self.n_jobs is None else self.n_jobs or 1
