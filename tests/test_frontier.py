@@ -5,12 +5,12 @@ import re
 import shlex
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from pages import Page
 from shoal import _render, cli, evaluate
 from shoal.datasets import make_census
 from shoal.errors import DataError, ShoalError
@@ -38,34 +38,6 @@ def call(tmp_path, monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def found():
     return evaluate(FRAME, SCHEMA, {"tree": "tree", "<i>": "bayes"}, k=(3, 20, 9000), seeds=2)
-
-
-class Page(HTMLParser):
-    """What is in a page: its text, its open tags, and what it would load."""
-
-    VOID = ("meta", "rect", "path", "br", "use", "circle", "line", "polygon", "img", "link")
-
-    def __init__(self, text):
-        super().__init__()
-        self.words, self.tags, self.open, self.loads = [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.loads += [value for name, value in attrs if name in ("src", "href", "xlink:href") and value[:1] != "#"]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
 
 
 # The command

@@ -1,7 +1,6 @@
 """Protecting a model: the release is checked, the comparison is honest, and the page says what was found."""
 
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import polars as pl
@@ -11,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
+from pages import Page
 from shoal import Attribute, KAnonymity, KMap, LDiversity, Mondrian, Schema, check, protect
 from shoal.datasets import make_census
 from shoal.errors import GuaranteeError, ShoalError
@@ -306,35 +306,6 @@ def test_a_protection_shows_itself(found):
 
 
 # The page
-
-
-class Page(HTMLParser):
-    """What is in a page: its text and tags, which must be closed in order, and what it would load."""
-
-    VOID = {"meta", "br", "rect", "path"}
-
-    def __init__(self, text):
-        super().__init__()
-        self.words, self.tags, self.open, self.loads = [], [], [], []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.loads += [value for name, value in attributes if name in ("src", "href")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
 
 
 def page_of(protection, tmp_path, **options):

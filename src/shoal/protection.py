@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from scipy import stats
 
 from shoal import frames
 from shoal._evaluation_plan import plan_methods, plan_models
+from shoal._facts import FactSheet
 from shoal.errors import DataError, ShoalError
 from shoal.evaluation import score_model, seeded, split_rows
 from shoal.files import replacing
@@ -73,7 +73,7 @@ class Comparison(NamedTuple):
     rows: int
 
 
-class Protection:
+class Protection(FactSheet):
     """A model trained on a k-anonymous release, and the evidence; made by :func:`protect`.
 
     Attributes
@@ -150,13 +150,6 @@ class Protection:
             "show": lambda *values: show_score(self.comparison.score, *values),
             "show_change": lambda *values: show_change(self.comparison.score, *values),
         }
-
-    def __repr__(self) -> str:
-        return "Protection\n" + "\n".join(f"  {name}: {text}" for name, text in self.summary())
-
-    def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in self.summary())
-        return f"<table><caption>Protection</caption>{rows}</table>"
 
 
 def protect(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal import frames
+from shoal._facts import FactSheet
 from shoal.anonymizers import Anonymizer, find_method
 from shoal.errors import GuaranteeError, SchemaError
 from shoal.files import write_table
@@ -72,7 +72,7 @@ class Checked(NamedTuple):
         raise SchemaError(f"{key!r} was not measured: there are {', '.join(m.key for m in self.measured)}.")
 
 
-class Release:
+class Release(FactSheet):
     """A released table and the evidence for it; made by :func:`anonymize`.
 
     Attributes
@@ -157,13 +157,6 @@ class Release:
             ("highest risk of re-identification", f"{self.risk.prosecutor:.1%}"),
         ]
         return facts + [(m.model, show_level(m.level)) for m in self.privacy if m.asked is not None and m.key != "k"]
-
-    def __repr__(self) -> str:
-        return "Release\n" + "\n".join(f"  {name}: {text}" for name, text in self.summary())
-
-    def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in self.summary())
-        return f"<table><caption>Release</caption>{rows}</table>"
 
 
 def anonymize(

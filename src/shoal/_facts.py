@@ -1,0 +1,20 @@
+"""How results show themselves."""
+
+from __future__ import annotations
+
+import html
+
+
+class FactSheet:
+    """Something that says what is most worth knowing of it in a few facts."""
+
+    def summary(self) -> list[tuple[str, str]]:
+        """The facts, each a name and a text."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}\n" + "\n".join(f"  {name}: {text}" for name, text in self.summary())
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in self.summary())
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
