@@ -658,8 +658,8 @@ def fit(X=FRAME, y=BINARY, **options):
         (lambda: fit(k=20).anonymize(FRAME[:9]), "k=20 cannot be reached with n_samples=9 rows: choose a smaller k"),
         (lambda: fit().anonymize(FRAME.drop("b")), "Column 'b' was there .* not there now: add it"),
         (lambda: fit(recoding="x"), "no recoding 'x': choose"),
-        (lambda: fit(recoding="majority").anonymize(FRAME), "'majority' asks for the class of each row: pass y"),
-        (lambda: Mondrian(k=5, recoding="majority").fit(FRAME), "'majority' asks for the class of each row: pass y"),
+        (lambda: fit(recoding="majority").anonymize(FRAME), "'majority' asks for the class of each row that is released"),
+        (lambda: Mondrian(k=5, recoding="majority").fit(FRAME), "'majority' asks for the class of each row that is released"),
     ],
 )
 def test_one_sentence(call, message):

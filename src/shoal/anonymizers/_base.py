@@ -196,7 +196,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return None
         if y is None and not self.schema_.target:
             raise ShoalError(
-                "recoding='majority' asks for the class of each row: pass y, or a schema whose target is a column."
+                "recoding='majority' asks for the class of each row that is released: give the schema a target, or pass "
+                "y for these rows (fit learns from one table, anonymize(X, y) releases another)."
             )
         values = read_labels(read_target(job.frame, self.schema_) if y is None else y, job.table.n_rows)
         if values.ndim == 2:
