@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
@@ -446,22 +446,56 @@ def test_real_data_of_many_classes(data_folder):
 # The search.
 
 
-def test_the_search_tries_all_and_takes_the_best():
-    """Two finalists are tried again on other folds, each with two recodings."""
+def test_the_search_takes_the_best_of_the_second_round():
+    """Three finalists are released in three ways each."""
     model = DecisionTreeClassifier(max_depth=4)
     one = AccuracyGuided(k=15, model=model, random_state=3, n_jobs=1).fit(FRAME, BINARY)
-    finalists, others = one.search_[:4], one.search_[4:]
-    assert Counter(tried.guide for tried in one.search_) == Counter([*CANDIDATES, *{t.guide for t in finalists}])
-    assert Counter(tried.recoding for tried in finalists) == dict.fromkeys(RECODINGS_TRIED, 2)
-    for ranked in (finalists, others):
-        scores = [tried.score for tried in ranked]
-        assert scores == sorted(scores, reverse=True)
-    for tried in one.search_:
-        again = tried in finalists and tried.recoding == RECODINGS_TRIED[0]
-        assert len(tried.scores) == (6 if again else 3)
-        assert tried.recoding != RECODINGS_TRIED[0] or tried.score == pytest.approx(np.mean(tried.scores))
-    assert (one.guide_, one.recoding_) == (one.search_[0].guide, one.search_[0].recoding)
+    finalists, others = one.search_[:9], one.search_[9:]
+    assert Counter(tried.recoding for tried in finalists) == dict.fromkeys(RECODINGS_TRIED, 3)
+    assert {tried.guide for tried in others}.isdisjoint(tried.guide for tried in finalists)
+    assert {tried.guide for tried in one.search_} == set(CANDIDATES)
+    assert all(len(tried.scores) == 3 for tried in one.search_)
+    assert (one.guide_, one.recoding_) == (finalists[0].guide, finalists[0].recoding)
     assert one.findings()["tried"][0]["guide"] == one.guide_
+
+
+def test_the_second_round_scores_the_very_release():
+    model = DecisionTreeClassifier(max_depth=4, random_state=0)
+    found = AccuracyGuided(k=15, model=model, random_state=3, cv=2, n_jobs=1).fit(FRAME, BINARY)
+    best = found.search_[0]
+    options = {"guide": best.guide, "recoding": best.recoding, "model": model, "random_state": 3}
+    released = AccuracyGuided(k=15, **options).fit_transform(FRAME, BINARY)
+    seed = int(np.random.SeedSequence(3).generate_state(2)[1])
+    folds = StratifiedKFold(2, shuffle=True, random_state=seed).split(FRAME, BINARY)
+    scores = [clone(model).fit(released[a], BINARY[a]).score(FRAME[b], BINARY[b]) for a, b in folds]
+    assert list(best.scores) == scores
+
+
+def test_numbers_are_released_in_two_ways():
+    found = AccuracyGuided(k=15, model=DecisionTreeRegressor(max_depth=4), random_state=0).fit(FRAME, SCORE).search_
+    assert {tried.recoding for tried in found} == {"representative", "median"}
+
+
+def test_folds_follow_the_seed():
+    def scores(random_state):
+        anonymizer = AccuracyGuided(k=15, model=DecisionTreeClassifier(max_depth=4), random_state=random_state)
+        return [tried.scores for tried in anonymizer.fit(FRAME, BINARY).search_]
+
+    assert scores(0) == scores(None) == scores(np.int64(0))
+    assert scores(0) != scores(1)
+    assert scores(np.random.RandomState(5)) == scores(np.random.RandomState(5)) != scores(0)
+
+
+def test_a_majority_that_the_search_took_is_left_where_classes_are_not_known():
+    for seed in range(20):
+        found = AccuracyGuided(k=60, model=DecisionTreeClassifier(max_depth=4), random_state=seed).fit(FRAME, BINARY)
+        if found.recoding_ == "majority":
+            break
+    assert found.recoding_ == "majority"
+    nearest = clone(found).set_params(guide=found.guide_, recoding="representative").fit(FRAME, BINARY)
+    assert found.anonymize(FRAME[:200]).equals(nearest.anonymize(FRAME[:200]))
+    known = clone(found).set_params(guide=found.guide_, recoding="majority").fit(FRAME, BINARY)
+    assert found.anonymize(FRAME[:200], BINARY[:200]).equals(known.anonymize(FRAME[:200], BINARY[:200]))
 
 
 def test_the_search_does_not_depend_on_threads_and_can_be_left_out():
@@ -483,7 +517,7 @@ def test_the_search_may_score_otherwise_and_in_more_folds():
     for scoring in ("f1", loss):
         model = DecisionTreeClassifier(max_depth=3)
         found = AccuracyGuided(k=15, model=model, scoring=scoring, cv=4, random_state=0).fit(FRAME, BINARY).search_
-        assert {len(tried.scores) for tried in found} == {4, 8}
+        assert {len(tried.scores) for tried in found} == {4}
         assert all(tried.score <= (1 if scoring == "f1" else 0) for tried in found)
 
 
@@ -648,6 +682,25 @@ def fit(X=FRAME, y=BINARY, **options):
         (lambda: fit(y=np.zeros((300, 2, 2))), "y has 3 dimensions: one value a row is needed"),
         (lambda: fit(y=np.zeros((300, 0))), "y has no columns: one value a row is needed"),
         (lambda: fit(y=np.full((300, 2), "x")), "y has 2 columns that are not all numbers: pass one value a row"),
+        (lambda: fit(scoring="x"), "no scoring 'x': scikit-learn names accuracy"),
+        (lambda: fit(scoring=5), "no scoring 5: scikit-learn names accuracy"),
+        (
+            lambda: fit(scoring="f1", model=DecisionTreeClassifier(), y=THREE, guide="auto"),
+            "scoring='f1' cannot be computed for a DecisionTreeClassifier on this target .*: choose another",
+        ),
+        (
+            lambda: fit(scoring="neg_log_loss", model=LinearSVC(), guide="auto"),
+            "scoring='neg_log_loss' cannot be computed for a LinearSVC",
+        ),
+        (
+            lambda: fit(model=DecisionTreeClassifier().fit(FRAME.to_numpy()[:, :2], BINARY), y=None),
+            "The model, a DecisionTreeClassifier, cannot be asked about this table .*: pass one that takes its columns",
+        ),
+        (
+            lambda: fit(model=BlackBox(predict=lambda s: 1 / 0)),
+            "The model, a BlackBox, cannot be asked about this table .division by zero.: pass one",
+        ),
+        (lambda: fit(random_state=-1), "random_state is a seed from 0 to 4294967295, .* not -1"),
         (lambda: fit(cv=1), "cv must be a whole number of at least 2, not 1"),
         (lambda: fit(nominal="x"), "nominal='x' is unknown: choose one-vs-rest or subset"),
         (lambda: fit(nominal=[]), "is unknown: choose one-vs-rest or subset"),
@@ -658,8 +711,14 @@ def fit(X=FRAME, y=BINARY, **options):
         (lambda: fit(k=20).anonymize(FRAME[:9]), "k=20 cannot be reached with n_samples=9 rows: choose a smaller k"),
         (lambda: fit().anonymize(FRAME.drop("b")), "Column 'b' was there .* not there now: add it"),
         (lambda: fit(recoding="x"), "no recoding 'x': choose"),
-        (lambda: fit(recoding="majority").anonymize(FRAME), "'majority' asks for the class of each row that is released"),
-        (lambda: Mondrian(k=5, recoding="majority").fit(FRAME), "'majority' asks for the class of each row that is released"),
+        (
+            lambda: fit(recoding="majority").anonymize(FRAME),
+            "'majority' asks for the class of each row",
+        ),
+        (
+            lambda: Mondrian(k=5, recoding="majority").fit(FRAME),
+            "'majority' asks for the class of each row",
+        ),
     ],
 )
 def test_one_sentence(call, message):
@@ -679,13 +738,20 @@ def test_nothing_is_released_before_fit():
 def test_little_to_learn(guide, model):
     """One class, constant columns, one row, two rows, rows that are too few to train on."""
     same = FRAME.select(a=pl.lit(1.5), b=pl.lit(2)).clear(300)
-    blended = guide in (0.3, 0.0, "mondrian")
+    blended = guide in (0.3, 0.0, "mondrian", "auto")
     assert (AccuracyGuided(k=5, guide=guide, model=model).fit(FRAME, np.zeros(300)).labels_.max() > 0) == blended
     assert AccuracyGuided(k=5, guide=guide, model=model).fit(same.fill_null(1.0), BINARY).labels_.max() == 0
     for n in (1, 2, 30):
         anonymizer = AccuracyGuided(k=1, guide=guide, model=model, recoding="median").fit(FRAME[:n], BINARY[:n])
         assert len(anonymizer.labels_) == n
     assert AccuracyGuided(k=2, guide=guide, model=model).fit(FRAME[:2], [0, 1]).labels_.tolist() == [0, 0]
+
+
+def test_many_whole_numbers_are_numbers():
+    y = np.arange(300) % 150
+    assert AccuracyGuided(k=5, guide="soft").fit(FRAME, y)._grouping.labels.max() > 10
+    kinds = [AccuracyGuided(k=5, guide="hard").fit(FRAME, y)._regresses(y) for y in (y, y % 100, y.astype(str))]
+    assert kinds == [True, False, False]
 
 
 def test_releasing_other_rows_leaves_what_was_learned():

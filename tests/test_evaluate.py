@@ -24,6 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 import shoal
 from shoal import Attribute, KMap, LDiversity, Mondrian, Schema, anonymize, evaluate, make_model
 from shoal._cell_store import fingerprint
+from shoal._evaluation_plan import plan_models
 from shoal.datasets import make_census
 from shoal.errors import ShoalError
 from shoal.evaluation import Evaluation
@@ -153,6 +154,16 @@ def test_an_estimator_a_pipeline_and_a_search_are_taken():
     same = measure(model="tree", k=5, seeds=1).rows[0]
     # A bare estimator sees what the named one sees, only standardised, which a tree does not mind.
     assert found.rows[0]["raw_accuracy"] == pytest.approx(same["raw_accuracy"], abs=0.1)
+
+
+def test_a_trained_estimator_sees_the_columns_it_was_trained_on():
+    def columns(names):
+        trained = DecisionTreeClassifier().fit(pl.DataFrame(np.eye(len(names)), names), np.arange(len(names)))
+        return list(plan_models(trained, SCHEMA)["DecisionTreeClassifier"][0].columns)
+
+    assert columns(["sex", "age"]) == ["sex", "age"]
+    # LightGBM calls the columns of an array so; it does not know which they were.
+    assert columns(["Column_0", "Column_1"]) == features(SCHEMA)
 
 
 def ages(frame):
@@ -451,6 +462,9 @@ def test_it_shows_itself(found):
         ({"model": DecisionTreeClassifier}, "which cannot be trained"),
         ({"model": LinearRegression()}, "no model for classification"),
         ({"model": {"x": make_pipeline(DecisionTreeClassifier())}}, "The model 'x' cannot be trained"),
+        ({"model": DecisionTreeClassifier().fit(pl.DataFrame({"age": [1, 2], "size": [1, 2]}), [0, 1])},
+         "'DecisionTreeClassifier' was trained on a column 'size', which is no feature"),
+        ({"model": DecisionTreeClassifier().fit(pl.DataFrame({"income": [1, 2]}), [0, 1])}, "a column 'income'"),
         ({"methods": ["mondriaan"]}, "no method 'mondriaan'"),
         ({"methods": []}, "No method is given"),
         ({"methods": 5}, "A method is a name"),
@@ -464,8 +478,13 @@ def test_it_shows_itself(found):
         ({"k": True}, "not True"),
         ({"k": ()}, "k is empty"),
         ({"seeds": 0}, "not 0"),
-        ({"seeds": [-1]}, "not -1"),
-        ({"seeds": "many"}, "not 'many'"),
+        ({"seeds": [-1]}, "A seed is a whole number from 0 to 4294967295, but seeds has -1"),
+        ({"seeds": [0, 2**32]}, "seeds has 4294967296"),
+        ({"seeds": ()}, "seeds is empty"),
+        ({"n_jobs": 0}, "n_jobs=0 is no number of processes"),
+        ({"n_jobs": "all"}, "n_jobs='all'"),
+        ({"n_jobs": True}, "n_jobs=True"),
+        ({"seeds": "many"}, "seeds has 'many'"),
         ({"test_size": 1.5}, "test_size=1.5"),
         ({"test_size": "half"}, "test_size='half'"),
         ({"test_size": 0.9, "train_size": 0.9}, "train_size=0.9"),
@@ -492,6 +511,13 @@ def test_bad_input_is_told_in_one_sentence_before_anything_is_measured(change, c
     assert culprit in text
     assert text.endswith(".")
     assert "\n" not in text
+
+
+def test_a_bad_number_of_jobs_is_told_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("shoal.evaluation.plan_models", None)
+    with pytest.raises(ShoalError, match="n_jobs=0"):
+        measure(n_jobs=0, store=tmp_path / "cells.jsonl")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_bad_store_is_told_before_anything_is_measured(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from pages import Page
 from shoal import _render, cli, evaluate
 from shoal.datasets import make_census
 from shoal.errors import DataError, ShoalError
+from shoal.models import make_model, read_target, save_model
 
 FRAME, SCHEMA = make_census(400, seed=0)
 FILES = ["cells.jsonl", "frontier.csv", "frontier.html", "frontier.png", "frontier.svg"]
@@ -96,6 +97,73 @@ def test_levels_and_marks_are_taken(call):
     assert "200, beside 200 to train on" in page
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_marks_are_taken_from_every_file(call, ending):
+    hours = pl.col("hours-per-week")
+    frame = FRAME.with_columns(
+        pl.when(hours == 40).then(pl.lit("?")).otherwise(hours.cast(str)).alias(hours.meta.output_name())
+    )
+    frame.write_csv("people.csv")
+    frame.write_parquet("people.parquet")
+    line = COMMAND.replace("people.csv", f"people.{ending}").replace("tree,bayes", "tree")
+    assert call(line)[0] == 2
+    assert call(line + " --missing-mark ?")[0] == 0
+    missing = FRAME.with_columns(pl.when(hours != 40).then(hours))
+    expected = evaluate(missing, SCHEMA, "tree", k=(3, 20), seeds=2)
+    assert pl.read_csv("out/frontier.csv")["accuracy"].to_list() == pytest.approx(
+        [r["accuracy"] for r in expected.rows]
+    )
+
+
+def save_models(*paths):
+    model = make_model("bayes", SCHEMA).fit(FRAME, read_target(FRAME, SCHEMA))
+    for path in paths:
+        save_model(model, path)
+
+
+def test_models_are_names_and_files(call):
+    Path("mine").mkdir()
+    save_models("mine/first.skops", "second.joblib")
+    line = COMMAND.replace("tree,bayes", "bayes,mine/first.skops,second.joblib").replace("3,20", "3")
+    code, out, err = call(line + " --trust --json")
+    assert (code, err) == (0, "")
+    found = {one["model"]: one["score"]["mean"] for one in json.loads(out)["summary"]}
+    assert list(found) == ["bayes", "first", "second"]
+    assert len(set(found.values())) == 1  # a file is trained anew, as the name is
+
+
+def test_a_model_that_is_code_must_be_trusted(call):
+    save_models("mine.joblib")
+    code, _, err = call(COMMAND.replace("tree,bayes", "tree,mine.joblib"))
+    assert code == 2
+    assert "'mine.joblib' would run whatever code" in err
+
+
+def test_two_models_of_one_name_are_told(call):
+    save_models("tree.skops")
+    code, _, err = call(COMMAND.replace("tree,bayes", "tree,tree.skops"))
+    assert code == 2
+    assert "names two models 'tree': rename a file" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_folder_called_like_a_model_is_not_in_the_way(call):
+    Path("tree").mkdir()
+    assert call(COMMAND.replace("tree,bayes", "tree"))[0] == 0
+
+
+def test_all_cores_can_be_asked_for(call, monkeypatch):
+    asked = []
+
+    def spy(*_, n_jobs, **__):
+        asked.append(n_jobs)
+        raise ShoalError("Enough.")
+
+    monkeypatch.setattr("shoal.evaluation.evaluate", spy)
+    assert call(COMMAND + " --jobs -1") == (2, "", "shoal: Enough.\n")
+    assert asked == [-1]
+
+
 def test_k_that_cannot_be_reached_is_told(call):
     code, out, _ = call(COMMAND.replace("3,20", "3,9000"))
     assert code == 0
@@ -106,7 +174,10 @@ def test_k_that_cannot_be_reached_is_told(call):
 @pytest.mark.parametrize(
     ("line", "culprit"),
     [
-        (COMMAND.replace("tree,bayes", "forrest"), "no model 'forrest'"),
+        (COMMAND.replace("tree,bayes", "forrest"), "'forrest' is neither a file nor a model"),
+        (COMMAND.replace("tree,bayes", "tree,nope.skops"), "no file 'nope.skops'"),
+        (COMMAND.replace("tree,bayes", "people.csv"), "'people.csv' ends in '.csv'"),
+        (COMMAND + " --jobs 0", "n_jobs=0"),
         (COMMAND.replace("tree,bayes", ","), "names nothing"),
         (COMMAND.replace("3,20", "3,many"), "'many' is not a whole number"),
         (COMMAND.replace("3,20", "0"), "not 0"),

@@ -14,7 +14,7 @@ import skops.io
 from hypothesis import given
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_selection import SelectKBest
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
@@ -186,13 +186,65 @@ def test_a_network_that_has_not_converged_is_no_noise():
     assert caught == []
 
 
-def test_the_target_is_read_as_texts_or_numbers():
-    frame = pl.DataFrame({"y": [1, 0, 1], "x": [1, 2, 3]})
-    as_class = Schema([Attribute("x"), Attribute("y", "target", "nominal")])
-    as_number = Schema([Attribute("x"), Attribute("y", "target", "numeric")])
-    for library in LIBRARIES:
-        assert models.read_target(convert(frame, library), as_class).tolist() == ["1", "0", "1"]
-        assert models.read_target(convert(frame, library), as_number).tolist() == [1.0, 0.0, 1.0]
+CLASSES = Schema([Attribute("x"), Attribute("y", "target", "nominal")])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("values", "classes", "dtype"),
+    [
+        ([1, 0, 1], [1, 0, 1], np.int64),
+        ([1.0, -2.0, 1.0], [1, -2, 1], np.int64),
+        (pl.Series([7, 0, 7], dtype=pl.UInt8), [7, 0, 7], np.int64),
+        ([True, False, True], [True, False, True], np.bool_),
+        (["1", "0", "1"], ["1", "0", "1"], np.str_),
+        ([0.5, 1.0, 0.5], ["0.5", "1", "0.5"], np.str_),
+        ([1e300, 1.0, 1.0], ["1e+300", "1", "1"], np.str_),
+        (pl.Series([2**64 - 1, 0, 0], dtype=pl.UInt64), ["18446744073709551615", "0", "0"], np.str_),
+        ([dt.date(2024, 3, 5)] * 3, ["2024-03-05"] * 3, np.str_),
+    ],
+)
+def test_classes_keep_whole_numbers_and_booleans(library, values, classes, dtype):
+    read = models.read_target(convert(pl.DataFrame({"x": [1, 2, 3], "y": values}), library), CLASSES)
+    assert read.tolist() == classes
+    assert np.issubdtype(read.dtype, dtype)
+
+
+def test_whole_numbers_that_pandas_stores_otherwise_are_classes_all_the_same():
+    frame = pl.DataFrame({"x": [1, 2, 3], "y": [1, None, 0]}).to_pandas()
+    assert frame["y"].dtype == float
+    for dtype in (float, object, "Int64"):
+        read = models.read_target(frame.astype({"y": dtype}).dropna(), CLASSES)
+        assert read.dtype == np.int64
+        assert read.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_numeric_target_is_read_as_numbers(library):
+    schema = Schema([Attribute("x"), Attribute("y", "target", "numeric")])
+    frame = convert(pl.DataFrame({"x": [1, 2, 3], "y": [1, 0, 1]}), library)
+    assert models.read_target(frame, schema).tolist() == [1.0, 0.0, 1.0]
+    assert models.read_target(frame, schema).dtype == float
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Float64, pl.Boolean])
+@pytest.mark.parametrize("name", [*CHEAP, "boosting", "mlp", "lgbm", "xgb"])
+def test_a_model_predicts_classes_of_the_type_it_was_given(name, dtype, tmp_path):
+    pytest.importorskip({"lgbm": "lightgbm", "xgb": "xgboost"}.get(name, "sklearn"))
+    frame = CENSUS.frame[:80].with_columns((pl.col("income").cast(pl.String) == ">50K").cast(dtype).alias("income"))
+    model = train(name, frame=frame)
+    models.save_model(model, tmp_path / "model.skops")
+    for one in (model, models.load_model(tmp_path / "model.skops", trust=True)):
+        assert one.predict(frame).dtype == (bool if dtype == pl.Boolean else np.int64)
+        assert one.score(frame, models.read_target(frame, CENSUS.schema)) > 0.5
+
+
+def test_an_estimator_sees_only_the_columns_it_is_given():
+    y = models.read_target(CENSUS.frame, CENSUS.schema)
+    for estimator in (DecisionTreeClassifier(), HistGradientBoostingClassifier()):
+        model = models.around(estimator, CENSUS.schema, names=["sex", "age"]).fit(CENSUS.frame, y)
+        assert list(model[0].columns) == ["sex", "age"]
+        assert np.array_equal(model.predict(CENSUS.frame.select("age", "sex")), model.predict(CENSUS.frame))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from sklearn.linear_model import LinearRegression
+from scipy import stats
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from pages import Page
@@ -144,6 +145,51 @@ def _ages(table):
     return table.select("age").to_numpy()
 
 
+def test_a_trained_estimator_sees_the_columns_it_was_trained_on():
+    y = read_target(FRAME, SCHEMA)
+    own = DecisionTreeClassifier(max_depth=2).fit(FRAME.select("age"), y)
+    found = protected(model=own)
+    assert list(found.model[0].columns) == ["age"]
+    assert np.array_equal(found.original.predict(FRAME.select("age")), found.original.predict(FRAME))
+    trained = FRAME[found.rows]
+    same = DecisionTreeClassifier(max_depth=2).fit(trained.select("age"), y[found.rows])
+    assert np.array_equal(found.original.predict(FRAME), same.predict(FRAME.select("age")))
+
+
+def with_target(rich, poor):
+    """The table with these classes."""
+    return FRAME.with_columns(pl.Series("income", [rich if one == ">50K" else poor for one in FRAME["income"]]))
+
+
+@pytest.mark.parametrize(
+    ("classes", "names", "dtype"),
+    [((1, 0), ["0", "1"], np.int64), ((2.0, 1.0), ["1", "2"], np.int64), ((True, False), ["False", "True"], bool)],
+)
+def test_the_retrained_model_predicts_classes_as_they_are_in_the_table(classes, names, dtype, found):
+    other = protected(with_target(*classes))
+    assert set(other.model.predict(FRAME).tolist()) == set(classes)
+    assert other.model.predict(FRAME).dtype == dtype
+    assert [one.name for one in other.comparison.classes] == names
+    assert other.comparison.before.value == found.comparison.before.value
+
+
+@pytest.mark.parametrize(
+    ("train", "test"), [((1, 0), ("1", "0")), (("1", "0"), (1, 0)), ((True, False), ("True", "False"))]
+)
+def test_rows_to_compare_on_may_write_classes_otherwise(train, test):
+    alike, otherwise = (protected(with_target(*train)[:400], test=with_target(*one)[400:]) for one in (train, test))
+    assert otherwise.comparison == alike.comparison
+    assert alike.comparison.before.value > 0.5
+
+
+def test_rows_to_compare_on_need_not_hold_every_class():
+    # The classes 0 and 1.5 are texts; of the 0 alone it could not be told.
+    frame = with_target(1.5, 0.0)
+    comparison = protected(frame[:400], test=frame[400:].filter(pl.col("income") == 0)).comparison
+    assert comparison.before.value > 0.5
+    assert comparison.baseline == 1
+
+
 def test_a_number_is_regressed():
     found = protected(schema=NUMERIC)
     comparison = found.comparison
@@ -195,6 +241,16 @@ def test_suppressed_rows_are_trained_on_as_missing():
         (lambda: protected(model="treee"), "no model 'treee'"),
         (lambda: protected(model={"a": "tree", "b": "bayes"}), "One model is needed, not a, b"),
         (lambda: protected(model=LinearRegression()), "'LinearRegression' is no model for classification"),
+        (lambda: protected(model=make_pipeline(StandardScaler(), LogisticRegression())),
+         "The model 'LogisticRegression' cannot be trained or used on this table (could not convert"),
+        (lambda: protected(model=make_pipeline(FunctionTransformer(_ages), Mute())), "The model 'Mute' cannot be"),
+        (lambda: protected(model=DecisionTreeClassifier().fit(pl.DataFrame({"size": [1, 2]}), [0, 1])),
+         "trained on a column 'size', which is no feature"),
+        (lambda: protected(random_state=-1), "A seed is a whole number from 0 to 4294967295, but random_state has -1"),
+        (lambda: protected(random_state=2**32), "random_state has 4294967296"),
+        (lambda: protected(random_state=0.5), "random_state has 0.5"),
+        (lambda: protected(random_state=None, test=FRAME), "random_state has None"),
+        (lambda: protected(with_target(1, 0), test=with_target("yes", "no")), "the value 'no' among the rows"),
         (lambda: protected(schema=SCHEMA.with_roles(other=["income"])), "no target"),
         (lambda: protected(schema="people.toml"), "A Schema is needed"),
         (lambda: protected(FRAME.drop("age")), "'age' is not a column"),
@@ -210,13 +266,20 @@ def test_suppressed_rows_are_trained_on_as_missing():
         (lambda: protected(constraints=[KMap(5, "sex")]), "about a population"),
         (lambda: protected(constraints=[3]), "not 3"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_told_in_one_sentence(call, culprit):
     with pytest.raises(ShoalError) as caught:
         call()
     assert culprit in str(caught.value)
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
+
+
+class Mute(DecisionTreeClassifier):
+    """Can be trained, but not asked."""
+
+    def predict(self, X, check_input=True):
+        raise ValueError("nothing to say")
 
 
 def test_k_that_cannot_be_reached_gives_no_protection():
@@ -237,18 +300,45 @@ def test_an_interval_of_a_share_is_wilsons():
     assert (first.low, first.high) == pytest.approx((0.490162, 0.943318), abs=1e-5)
     # All right: 1 / (1 + z²/10) to 1.
     assert second == pytest.approx((1.0, 0.722467, 1.0), abs=1e-5)
-    # Two rows of ten gained: 0.2 ± z √(0.2 · 0.8 · 10/9) / √10.
-    assert change == pytest.approx((0.2, 0.2 - 0.261328, 0.2 + 0.261328), abs=1e-5)
+    assert change.value == 0.2
 
 
-def test_a_change_is_taken_row_by_row():
-    truth = np.zeros(400)
-    before, after = np.r_[np.ones(100), np.zeros(300)], np.r_[np.zeros(300), np.ones(100)]
-    same = _accuracies(truth, before, before)[2]
-    assert same == Interval(0.0, 0.0, 0.0)
-    opposite = _accuracies(truth, before, after)[2]
-    assert opposite.value == 0
-    assert opposite.high == pytest.approx(1.959964 * np.sqrt(200 / 399) / 20, abs=1e-5)
+def change_of(n, gained, lost):
+    """The change of accuracy on n rows, some gained and some lost."""
+    before, after = np.ones(n), np.ones(n)
+    before[:gained] = 0
+    after[gained : gained + lost] = 0
+    return _accuracies(np.ones(n), before, after)[2]
+
+
+@pytest.mark.parametrize(
+    ("n", "gained", "lost", "expected"),
+    [
+        # (2 + 1) / 12 - (0 + 1) / 12 = 1/6, z √((4/12 - 1/36) / 12) = 1.959964 · 0.159571 = 0.312754.
+        (10, 2, 0, (0.2, 1 / 6 - 0.312754, 1 / 6 + 0.312754)),
+        # (5 + 1) / 102 - (11 + 1) / 102 = -1/17, z √((18/102 - 1/289) / 102) = 1.959964 · 0.0411847 = 0.080721.
+        (100, 5, 11, (-0.06, -1 / 17 - 0.080721, -1 / 17 + 0.080721)),
+        # No row differs, yet nothing is certain: z √((2/80) / 80) = 1.959964 · 0.0176777 = 0.0346476.
+        (78, 0, 0, (0.0, -0.0346476, 0.0346476)),
+        # 2/3 - 1/3, z √((1 - 1/9) / 3) = 1.066869, and no change is larger than 1.
+        (1, 1, 0, (1.0, 1 / 3 - 1.066869, 1.0)),
+    ],
+)
+def test_an_interval_of_a_change_is_that_of_bonett_and_price(n, gained, lost, expected):
+    assert change_of(n, gained, lost) == pytest.approx(expected, abs=2e-6)
+
+
+@pytest.mark.parametrize("n", [10, 20, 30])
+def test_an_interval_of_a_change_holds_the_truth_on_few_rows(n):
+    """Exactly, by the probability of every outcome, where models agree on half of the rows or more."""
+    counts = np.array([(gained, lost) for gained in range(n + 1) for lost in range(n + 1 - gained)])
+    intervals = np.array([change_of(n, *both) for both in counts.tolist()])
+    held = []
+    for gain, loss in [(i / 50, j / 50) for i in range(26) for j in range(26 - i)]:
+        chances = stats.multinomial.pmf(np.c_[counts, n - counts.sum(axis=1)], n, [gain, loss, 1 - gain - loss])
+        held.append(chances[(intervals[:, 1] <= gain - loss) & (gain - loss <= intervals[:, 2])].sum())
+    assert min(held) > 0.925
+    assert np.mean(held) > 0.95
 
 
 def test_an_interval_of_r2_holds_it_and_narrows_with_rows():
@@ -271,7 +361,7 @@ def test_an_interval_of_r2_holds_it_and_narrows_with_rows():
 def compared(low, high, score="accuracy"):
     change = Interval((low + high) / 2, low, high)
     one = Interval(0.8, 0.7, 0.9)
-    return Comparison("", score, one, one, change, None, 0.5, 1.0, 0.9, {}, (), 100)
+    return Comparison("", score, one, one, change, None, 0.5, 1.0, 0.9, {}, (), 80)
 
 
 @pytest.mark.parametrize(
@@ -279,11 +369,17 @@ def compared(low, high, score="accuracy"):
     [
         (0.01, 0.03, "accuracy", "The retrained model gains accuracy: +1.00 to +3.00 points."),
         (-0.03, -0.01, "accuracy", "The retrained model loses accuracy: -3.00 to -1.00 points."),
-        (-0.03, 0.01, "accuracy", "No loss of accuracy could be seen: the change is -3.00 to +1.00 points."),
-        (0.0, 0.0, "accuracy", "No loss of accuracy could be seen: the change is +0.00 to +0.00 points."),
+        (-0.02, 0.09, "accuracy", "No loss of accuracy could be seen: the change is -2.00 to +9.00 points."),
+        (-0.0986, 0.0986, "accuracy",
+         "The 80 test rows are too few to tell whether accuracy is lost: the change is -9.86 to +9.86 points."),
+        (-0.021, 0.0, "accuracy",
+         "The 80 test rows are too few to tell whether accuracy is lost: the change is -2.10 to +0.00 points."),
         (-0.03, -0.01, "r2", "The retrained model loses R²: -0.0300 to -0.0100."),
+        (-0.01, 0.01, "r2", "No loss of R² could be seen: the change is -0.0100 to +0.0100."),
+        (-0.03, 0.01, "r2",
+         "The 80 test rows are too few to tell whether R² is lost: the change is -0.0300 to +0.0100."),
     ],
-)
+)  # fmt: skip
 def test_the_verdict_says_no_more_than_the_interval(low, high, score, words):
     assert verdict(compared(low, high, score)) == words
 

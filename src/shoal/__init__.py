@@ -29,6 +29,7 @@ _HOMES = {
     "make_model": "models",
     "evaluate": "evaluation",
     "protect": "protection",
+    "ProtectedModel": "protected_model",
 }
 
 __all__ = ["__version__", *_HOMES]

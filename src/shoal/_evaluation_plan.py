@@ -13,13 +13,16 @@ from sklearn.pipeline import Pipeline
 
 from shoal.anonymizers import Anonymizer, find_method
 from shoal.errors import ShoalError
-from shoal.models import around, make_model, target_of, task_of
+from shoal.guides import name_of
+from shoal.models import around, features, make_model, target_of, task_of
 from shoal.privacy import DeltaPresence, KMap, PrivacyModel, check_constraints
 from shoal.recoding import RECODINGS
 from shoal.schema import Schema
 
 USABLE = ("auto", *(name for name in RECODINGS if name not in ("interval", "set")))
 """Recodings that keep the domain of the values, so that a model trained on a release understands raw rows."""
+LARGEST_SEED = 2**32 - 1
+"""The largest that numpy's RandomState takes."""
 _SET_BY_THE_CELL = ("schema", "k", "random_state")
 
 
@@ -46,9 +49,7 @@ def plan_models(model: Any, schema: Schema) -> dict[str, Any]:
 
 
 def _label_of(model: Any) -> str:
-    if isinstance(model, str):
-        return model
-    return type(model.steps[-1][1] if isinstance(model, Pipeline) else model).__name__
+    return model if isinstance(model, str) else name_of(model)
 
 
 def _model(label: str, model: Any, schema: Schema, task: str) -> Any:
@@ -65,7 +66,23 @@ def _model(label: str, model: Any, schema: Schema, task: str) -> Any:
             "choose another, or change the target's kind in the schema."
         )
     holds_pipeline = any(isinstance(part, Pipeline) for part in (model, *model.get_params().values()))
-    return clone(model) if holds_pipeline else around(clone(model), schema)
+    return clone(model) if holds_pipeline else around(clone(model), schema, names=_columns_of(label, model, schema))
+
+
+def _columns_of(label: str, model: Any, schema: Schema) -> list[str] | None:
+    """The features that an estimator was trained on; None if it was not, or if it does not know their names."""
+    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+    # LightGBM makes names up for the columns of an array.
+    if not names or names == [f"Column_{j}" for j in range(len(names))]:
+        return None
+    known = features(schema)
+    for name in names:
+        if name not in known:
+            raise ShoalError(
+                f"The model {label!r} was trained on a column {name!r}, which is no feature of the schema: add it, or "
+                "pass an untrained model (sklearn.base.clone), which sees all features."
+            )
+    return names
 
 
 def plan_methods(
@@ -163,4 +180,20 @@ def seed_numbers(value: Any) -> list[int]:
     """The seeds, or as many as asked for from 0 on."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return list(range(whole_numbers("seeds", value, least=1)[0]))
-    return whole_numbers("seeds", value, least=0)
+    values = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    return whole_numbers("seeds", [require_seed("seeds", one) for one in values], least=0)
+
+
+def require_seed(name: str, value: Any) -> int:
+    """Refuse what is no seed."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or not 0 <= value <= LARGEST_SEED:
+        raise ShoalError(f"A seed is a whole number from 0 to {LARGEST_SEED}, but {name} has {value!r}: mend it.")
+    return int(value)
+
+
+def require_jobs(n_jobs: Any) -> None:
+    """Refuse what is no number of processes."""
+    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and (not whole or n_jobs == 0):
+        raise ShoalError(f"n_jobs={n_jobs!r} is no number of processes: choose 1 or more, or -1 for one a core.")

@@ -18,6 +18,8 @@ import typer
 from shoal.errors import ShoalError
 
 if TYPE_CHECKING:
+    import polars
+
     from shoal.privacy import PrivacyModel
     from shoal.schema import Schema
 
@@ -201,12 +203,11 @@ class Guided:
 
     def options(self, method: str, schema: Schema, n_rows: int) -> dict[str, Any]:
         """What the method is told."""
-        from shoal.anonymizers import find_method
         from shoal.models import read_predictions
 
         if not self.is_asked_for:
             return {}
-        if "model" not in find_method(method)._get_param_names():
+        if not takes_model(method):
             raise ShoalError(f"The method {method!r} is not guided by anything: choose --method accuracy-guided.")
         if self.model is not None and self.predictions is not None:
             raise ShoalError("--model and --predictions are two guides: leave one of them out.")
@@ -215,15 +216,33 @@ class Guided:
         return {} if self.model is None else {"model": find_model(self.model, schema, self.trust)}
 
 
+def takes_model(method: str) -> bool:
+    """Whether a method trains or asks a model, which may look at every column."""
+    from shoal.anonymizers import find_method
+
+    return "model" in find_method(method)._get_param_names()
+
+
+def find_models(models: str, schema: Schema, trust: bool) -> dict[str, Any]:
+    """Models that commas part, by their names, those from files by the stems of the files."""
+    found: dict[str, Any] = {}
+    for model in dict.fromkeys(names_of(models)):
+        label = Path(model).stem
+        if label in found:
+            raise ShoalError(f"--model {models} names two models {label!r}: rename a file, or leave one of them out.")
+        found[label] = find_model(model, schema, trust)
+    return found
+
+
 def find_model(model: str, schema: Schema, trust: bool) -> Any:
     """A model by its name, or from a file."""
     from shoal.models import load_model, make_model, model_names
 
-    if Path(model).suffix or Path(model).exists():
+    if model in (*model_names(), "rf", "hgb"):
+        return make_model(model, schema)
+    if Path(model).suffix or Path(model).is_file():
         return load_model(model, trust=trust)
-    if model not in (*model_names(), "rf", "hgb"):
-        raise ShoalError(f"{model!r} is neither a file nor a model: choose one of {', '.join(model_names())}.")
-    return make_model(model, schema)
+    raise ShoalError(f"{model!r} is neither a file nor a model: choose one of {', '.join(model_names())}.")
 
 
 @dataclass(frozen=True)
@@ -246,6 +265,13 @@ class Reading:
     def character(self) -> str | None:
         """The separator itself, which may be spelled out."""
         return "\t" if self.separator in ("tab", "\\t") else self.separator
+
+    def table(self, path: Path) -> polars.DataFrame:
+        """A table as a model may see it: numbers are numbers, and marks are missing values in every column."""
+        from shoal import files
+
+        frame = files.read_table(path, separator=self.character, missing_marks=self.marks)
+        return files.mark_missing(frame, self.marks, frame.columns)
 
 
 def spread(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -278,18 +304,39 @@ def _parameters(group: Any) -> list[inspect.Parameter]:
 def parse_options(texts: list[str], function: Callable[..., Any]) -> dict[str, Any]:
     """``["mode=relaxed", "n_jobs=2"]`` as a dictionary; values are read as TOML where they can be, else as text.
 
-    They are further ones of a function: what it names itself has an option of its own.
+    They are further ones of a function: what it names itself, and the model, has an option of its own.
     """
-    named = inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters.values()
+    named = {parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD} | {"model"}
     options: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
             raise ShoalError(f"--option {text} must have the form name=value: write for example mode=relaxed.")
         if name.strip() in named:
-            raise ShoalError(f"--option {text} sets {name.strip()!r}, which the other options set: see --help.")
+            raise ShoalError(
+                f"--option {text} sets {name.strip()!r}, which is set by {own_option(name.strip())}: use that instead."
+            )
         try:
             options[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             options[name.strip()] = value
     return options
+
+
+def own_option(name: str) -> str:
+    """How a command calls what a parameter of the library sets.
+
+    >>> own_option("learn_from"), own_option("random_state")
+    ('--learn-from', '--seed')
+    """
+    return _OTHERWISE_CALLED.get(name, f"--{name.replace('_', '-')}")
+
+
+_OTHERWISE_CALLED = {
+    "frame": "the file that is named first",
+    "constraints": "--l, --t and the other privacy models",
+    "random_state": "--seed",
+    "suppression": "--suppress",
+    "y": "--predictions",
+}

@@ -12,12 +12,25 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from shoal import __version__, _render
-from shoal._options import Guided, Levels, Reading, Trust, find_model, names_of, number, parse_options, spread, whole
+from shoal._options import (
+    Guided,
+    Levels,
+    Reading,
+    Trust,
+    find_model,
+    find_models,
+    names_of,
+    number,
+    parse_options,
+    spread,
+    takes_model,
+    whole,
+)
 from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
 
 if TYPE_CHECKING:
@@ -133,7 +146,7 @@ def inspect(
       shoal inspect people.csv
       shoal inspect people.csv --missing-mark '?' --out schema.toml
     """
-    from shoal.files import mark_missing, read_table, require_place
+    from shoal.files import require_place
     from shoal.profiling import separations
     from shoal.release import check as check_table
     from shoal.schema import Schema
@@ -142,8 +155,7 @@ def inspect(
     require_place(out)
     with _render.progress(3) as step:
         step(f"Reading {source.name}")
-        frame = read_table(source, separator=reading.character, missing_marks=reading.marks)
-        frame = mark_missing(frame, reading.marks, frame.columns)
+        frame = reading.table(source)
         step(f"Looking at {frame.width} columns")
         schema = Schema.infer(frame)
         quasi = [attribute.name for attribute in schema.quasi]
@@ -170,6 +182,14 @@ def anonymize(
     reading: Reading,
     guided: Guided,
     method: Annotated[str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")] = "mondrian",
+    learn_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Find the groups on these rows instead, which have the columns of IN: CSV or Parquet. --target and "
+            "--predictions are then of these rows.",
+        ),
+    ] = None,
     recoding: Annotated[
         str | None,
         typer.Option(
@@ -206,29 +226,30 @@ def anonymize(
           --option mode=relaxed --out out.csv
       shoal anonymize in.csv --schema in.toml --k 100
           --method accuracy-guided --model model.skops --out out.csv
+      shoal anonymize in.csv --schema in.toml --k 10
+          --learn-from last-year.csv --out out.csv
     """
     from shoal import files
     from shoal.release import anonymize as anonymize_table
     from shoal.schema import Schema
 
-    _refuse_overwriting([source, schema], [out, *([report] if report else [])])
+    read = [path for path in (source, schema, learn_from, guided.predictions) if path is not None]
+    _refuse_overwriting(read, [out, *([report] if report else [])])
     asked = levels.constraints(k)
     options = parse_options(option or [], anonymize_table) | ({} if threads is None else {"n_jobs": threads})
     described = guided.schema_of(Schema.from_toml(schema))
     with _render.progress(3) as step:
         step(f"Reading {source.name}")
-        typed = files.kind_to_write(out) == "parquet"
-        separator = files.read_header(source, reading.character).separator
-        raw = files.read_table(source, separator=separator, missing_marks=reading.marks if typed else (), typed=typed)
-        seen = raw.columns if guided.is_asked_for else [a.name for a in (*described.quasi, *described.sensitive)]
-        frame = files.mark_missing(raw, reading.marks, seen)
-        if guided.is_asked_for and separator is not None:
-            frame = files.give_types(frame)  # a model wants to see numbers as numbers
-        options |= guided.options(method, described, frame.height)
+        looked_at = None if takes_model(method) else [a.name for a in (*described.quasi, *described.sensitive)]
+        kept_as_text = files.kind_to_write(out) == "csv"
+        raw, frame, others, separator = _read_to_release(
+            source, learn_from, reading, looked_at, kept_as_text=kept_as_text, typed=guided.is_asked_for
+        )
+        options |= guided.options(method, described, len(frame if others is None else others))
         step(f"Releasing {raw.height:,} rows by {method}")
         release = anonymize_table(
             frame, described, k, method=method, constraints=asked, recoding=recoding, suppression=suppress,
-            missing=missing, random_state=seed, **options,
+            missing=missing, random_state=seed, learn_from=others, **options,
         )  # fmt: skip
         step(f"Writing {out.name}")
         before = _raw_risk(frame, described, asked)
@@ -238,6 +259,68 @@ def anonymize(
         if report is not None:
             _write_report(release, report, before, out, f"Release of {source.name}")
     _render.release(release, before, out, report, json=json)
+
+
+class _ToRelease(NamedTuple):
+    """A table that is to be released."""
+
+    raw: polars.DataFrame
+    """As it is released where it is not changed."""
+    frame: polars.DataFrame
+    """As the method sees it."""
+    others: polars.DataFrame | None
+    """Rows to learn from, as the method sees them."""
+    separator: str | None
+
+
+def _read_to_release(
+    source: Path, learn_from: Path | None, reading: Reading, looked_at: Sequence[str] | None, *, kept_as_text: bool,
+    typed: bool,
+) -> _ToRelease:  # fmt: skip
+    """Read a table, and another one to learn from; marks are missing values in the columns that are looked at.
+
+    By default all columns are. ``typed`` gives the method numbers where a CSV file has them.
+    """
+    from shoal import files
+
+    names, separator = files.read_header(source, reading.character)
+    looked_at = names if looked_at is None else looked_at
+    raw = text = files.read_table(source, separator=separator, typed=False)
+    if separator is not None and not kept_as_text:
+        raw = files.give_types(files.mark_missing(text, reading.marks, names))
+    if learn_from is None:
+        frame = files.mark_missing(raw, reading.marks, looked_at)
+        # A model wants to see numbers as numbers.
+        frame = files.give_types(frame) if typed and separator is not None else frame
+        return _ToRelease(raw, frame, None, separator)
+    header = files.read_header(learn_from, reading.character)
+    _require_columns_of(source, names, learn_from, header.names)
+    others = files.read_table(learn_from, columns=names, separator=header.separator, typed=False)
+    frame, others = (files.mark_missing(table, reading.marks, looked_at) for table in (text, others))
+    if separator is not None and header.separator is not None:
+        # As one table: what is 1.0 or true in both files may stand among numbers here, and among words there.
+        together = files.give_types(frame.vstack(others))
+        frame, others = together[: frame.height], together[frame.height :]
+    elif separator is not None:
+        frame = files.give_types(frame)
+    elif header.separator is not None:
+        others = files.give_types(others)
+    return _ToRelease(raw, frame, others, separator)
+
+
+def _require_columns_of(source: Path, names: Sequence[str], learn_from: Path, given: Sequence[str]) -> None:
+    for name in names:
+        if name not in given:
+            raise ShoalError(
+                f"--learn-from {learn_from} has no column {name!r}, but {str(source)!r} has: add it there, or learn "
+                "from another file."
+            )
+    for name in given:
+        if name not in names:
+            raise ShoalError(
+                f"--learn-from {learn_from} has the column {name!r}, but {str(source)!r} has not: leave it out there, "
+                "or learn from another file."
+            )
 
 
 def _refuse_overwriting(sources: list[Path], outputs: list[Path]) -> None:
@@ -364,7 +447,6 @@ def protect(
       shoal protect people.csv --schema people.toml --model model.skops --k 10
           --l 2 --test holdout.csv --out protected
     """
-    from shoal import files
     from shoal.models import save_model
     from shoal.protection import protect as protect_model
     from shoal.schema import Schema
@@ -373,14 +455,10 @@ def protect(
     further = parse_options(option or [], protect_model)
     written = _files_in(out, f"released{source.suffix}", "model.skops", "report.html")
 
-    def read(path: Path) -> polars.DataFrame:
-        frame = files.read_table(path, separator=reading.character, missing_marks=reading.marks)
-        return files.mark_missing(frame, reading.marks, frame.columns)
-
     with _folder(out), _render.progress(4) as step:
         _refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
         step(f"Reading {source.name}")
-        frame, held_out = read(source), None if test is None else read(test)
+        frame, held_out = reading.table(source), None if test is None else reading.table(test)
         chosen = find_model(model, described, trust)
         step(f"Protecting a model of {frame.height:,} rows")
         protection = protect_model(
@@ -424,7 +502,11 @@ def frontier(
     schema: SchemaFile,
     levels: Levels,
     reading: Reading,
-    model: Annotated[str, typer.Option(metavar="NAMES", help="Models to train, such as forest,mlp.")] = "forest",
+    model: Annotated[
+        str,
+        typer.Option(metavar="MODELS", help="Models to train: names and .skops, .joblib or .pkl files, as forest,mlp."),
+    ] = "forest",
+    trust: Trust = False,
     methods: Annotated[
         str, typer.Option(metavar="NAMES", help="Methods to release by: see 'shoal methods'.")
     ] = "mondrian,accuracy-guided",
@@ -455,8 +537,9 @@ def frontier(
     For example:
       shoal frontier people.csv --schema people.toml --model forest,mlp
           --methods mondrian --k 5,10,50 --seeds 5 --out frontier
+      shoal frontier people.csv --schema people.toml --model forest,mine.skops
+          --out frontier
     """
-    from shoal import files
     from shoal._plot import require_matplotlib
     from shoal.evaluation import evaluate
     from shoal.schema import Schema
@@ -464,14 +547,15 @@ def frontier(
     require_matplotlib()
     described, asked = Schema.from_toml(schema), levels.constraints(None)
     ks = [whole(part) for part in names_of(k)]
-    frame = files.read_table(source, separator=reading.character, missing_marks=reading.marks)
+    models = find_models(model, described, trust)
+    frame = reading.table(source)
     out.mkdir(parents=True, exist_ok=True)
     cells = out / "cells.jsonl"
     if fresh:
         cells.unlink(missing_ok=True)
     with _render.counting() as progress:
         found = evaluate(
-            frame, described, names_of(model), methods=names_of(methods), k=ks, seeds=seeds, test_size=test_size,
+            frame, described, models, methods=names_of(methods), k=ks, seeds=seeds, test_size=test_size,
             constraints=asked, recoding=recoding, n_jobs=jobs, store=cells, progress=progress,
         )  # fmt: skip
     written = {ending: out / f"frontier.{ending}" for ending in ("csv", "svg", "png", "html")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -18,7 +19,7 @@ from sklearn.model_selection import train_test_split
 
 from shoal import frames
 from shoal._cell_store import CellStore, fingerprint, fingerprint_of_table
-from shoal._evaluation_plan import Method, plan_methods, plan_models, seed_numbers, whole_numbers
+from shoal._evaluation_plan import Method, plan_methods, plan_models, require_jobs, seed_numbers, whole_numbers
 from shoal._evaluation_result import TASKS, Evaluation
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
 from shoal.models import features, read_target, target_of, task_of
@@ -62,7 +63,8 @@ def evaluate(
         With one target: a numeric one is regressed, any other classified.
     model : str, estimator, or dict of them by name
         A name that :func:`shoal.make_model` knows or a scikit-learn estimator. An estimator that is or holds a pipeline
-        gets the feature columns as they are; any other gets them as numbers, as the named models do.
+        gets the feature columns as they are; any other gets them as numbers, as the named models do, and if it was
+        trained on named columns, only those.
     methods : sequence
         Names of methods, triples (label, name, options), or anonymizers, which keep their parameters but for k and the
         seed. A method that takes a model gets an untrained clone of the evaluated one.
@@ -79,7 +81,7 @@ def evaluate(
     options : dict, optional
         Further parameters of :func:`shoal.anonymize` for all methods, such as ``{"suppression": 0.02}``.
     n_jobs : int, optional
-        Processes that work side by side; the result does not depend on it.
+        Processes that work side by side, -1 for one a core; the result does not depend on it.
     store : path, optional
         A file of JSON lines to which every finished cell is appended, and from which cells that were measured before,
         on the same data with the same parameters, are taken.
@@ -101,6 +103,7 @@ def evaluate(
     [(5, 0, True), (5, 1, True), (50, 0, True), (50, 1, True)]
     """
     require_schema(schema)
+    require_jobs(n_jobs)
     opened = nw.maybe_reset_index(frames.open_frame(frame))
     frames.require_rows(opened)
     require_same_columns(opened.columns, schema)
@@ -287,18 +290,25 @@ def _release(work: _Work, method: Method, cell: Cell, frame: nw.DataFrame[Any]) 
 def _train(work: _Work, cell: Cell, rows: Any, y: np.ndarray, tested: Any, truth: np.ndarray) -> dict[str, Any]:
     """Train the cell's model on some rows, and score it on others."""
     started = time.perf_counter()
-    try:
+    with telling_why(cell.model):
         model = seeded(work.models[cell.model], cell.seed).fit(rows, y)
         seconds = time.perf_counter() - started
         scores = score_model(work.task, model, tested, truth)
+    return {"train_rows": len(y), **scores, "seconds_train": seconds}
+
+
+@contextmanager
+def telling_why(label: str) -> Iterator[None]:
+    """Tell in a sentence why a model cannot be trained or used."""
+    try:
+        yield
     except ShoalError:
         raise
     except (ValueError, TypeError) as error:
         raise ShoalError(
-            f"The model {cell.model!r} cannot be trained or used on this table ({reason(error)}): "
+            f"The model {label!r} cannot be trained or used on this table ({reason(error)}): "
             "choose another, or a pipeline that prepares the columns for it."
         ) from None
-    return {"train_rows": len(y), **scores, "seconds_train": seconds}
 
 
 def seeded(model: Any, seed: int) -> Any:

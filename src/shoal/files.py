@@ -113,10 +113,10 @@ def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequenc
     """Take the marks for missing values, in these columns only; others keep them as they are."""
     import polars as pl
 
-    texts = [name for name in columns if frame.schema.get(name) == pl.String]
+    texts = [name for name in columns if frame.schema.get(name) in (pl.String, pl.Categorical, pl.Enum)]
     if not marks or not texts:
         return frame
-    marked = pl.col(texts).is_in(list(marks))
+    marked = pl.col(texts).cast(pl.String).is_in(list(marks))
     return frame.with_columns(pl.when(~marked).then(pl.col(texts)))
 
 

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from shoal import frames
-from shoal.errors import DataError, ShoalError
+from shoal.errors import DataError, ShoalError, reason
 
 SUREST = 0.01
 """Probabilities count as no surer than this: a forest says 0 and 1 lightly, and a logit of those knows no bounds."""
@@ -184,6 +184,13 @@ def guide_from_model(model: Any, seen: Any, *, soft: bool, regression: bool) -> 
             f"The model, a {type(model).__name__}, is not trained, and there are no labels to train it on: "
             "train it, or pass y or a schema with a target."
         ) from None
+    except ShoalError:
+        raise
+    except Exception as error:  # it may be anybody's model, or a service far away
+        raise ShoalError(
+            f"The model, a {name_of(model)}, cannot be asked about this table ({reason(error)}): pass one that takes "
+            "its columns as they are."
+        ) from None
     return guide_from_values(values, regression=regression)
 
 
@@ -207,6 +214,7 @@ def guide_out_of_fold(
     *,
     regression: bool,
     folds: int,
+    seed: int,
     train: Callable[[Any, Any, np.ndarray], Any],
     n_jobs: int | None = None,
 ) -> Guide:
@@ -218,14 +226,14 @@ def guide_out_of_fold(
         What several say is averaged, each on the same scale.
     y : array (n,)
     regression : bool
-    folds : int
+    folds, seed : int
     train : function
         ``train(model, seen, y)`` gives a trained copy.
     n_jobs : int, optional
         Copies that are trained side by side.
     """
     names, codes = (np.empty(0), y) if regression else np.unique(y, return_inverse=True)
-    splits = fold_rows(codes, folds, regression=regression)
+    splits = fold_rows(codes, folds, regression=regression, seed=seed)
 
     def ask(model: Any, given: ModelInput, known: Rows, held_out: Rows) -> np.ndarray:
         if not regression and (codes[known] == codes[known[0]]).all():
@@ -269,8 +277,8 @@ def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarra
     return spread
 
 
-def fold_rows(codes: np.ndarray, folds: int, *, regression: bool, seed: int = 0) -> list[tuple[Rows, Rows]]:
+def fold_rows(codes: np.ndarray, folds: int, *, regression: bool, seed: int) -> list[tuple[Rows, Rows]]:
     """Folds with the classes in proportion, where every class has enough rows for that."""
-    stratify = not regression and np.bincount(codes).min(initial=0) >= folds
+    stratify = not regression and np.bincount(codes).min() >= folds
     splitter = (StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed)
     return list(splitter.split(np.zeros(len(codes)), codes))

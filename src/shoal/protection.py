@@ -12,10 +12,11 @@ import numpy as np
 from scipy import stats
 
 from shoal import frames
-from shoal._evaluation_plan import plan_methods, plan_models
+from shoal._evaluation_plan import plan_methods, plan_models, require_seed
+from shoal._evaluation_result import CONFIDENCE
 from shoal._facts import FactSheet
 from shoal.errors import DataError, ShoalError
-from shoal.evaluation import score_model, seeded, split_rows
+from shoal.evaluation import score_model, seeded, split_rows, telling_why
 from shoal.files import replacing
 from shoal.guides import name_of
 from shoal.metrics import Risk
@@ -27,9 +28,11 @@ from shoal.report import render, show_share
 from shoal.schema import Schema, require_schema
 from shoal.table import require_same_columns
 
-CONFIDENCE = 0.95
 RESAMPLES = 1000
 """Draws of the bootstrap for scores that have no simpler interval."""
+NOTICEABLE_LOSS = 0.02
+"""That no loss was seen says something only where a loss that matters would have been: two points of accuracy, or R²
+less by 0.02. Where two models differ on a tenth of the rows, some thousand test rows tell that much."""
 
 
 class Interval(NamedTuple):
@@ -175,7 +178,8 @@ def protect(
     schema : Schema
         With one target.
     model : str or estimator
-        A name that :func:`shoal.make_model` knows, or a scikit-learn estimator, of which a fresh copy is trained.
+        A name that :func:`shoal.make_model` knows, or a scikit-learn estimator, of which a fresh copy is trained. One
+        that was trained on some named columns, and is no pipeline, sees only those.
     k : int
         Rows that must be released alike at least.
     test : table, optional
@@ -187,7 +191,7 @@ def protect(
     recoding : str, optional
         By default the method's own, or ``"representative"`` where that writes ranges, which are of no use to a model.
     random_state : int
-        Seed of the split, the method and the models.
+        Seed of the split, the method and the models, from 0 on.
     **options
         Further parameters of the method.
 
@@ -201,51 +205,79 @@ def protect(
     (True, 200)
     """
     require_schema(schema)
+    require_seed("random_state", random_state)
     opened = nw.maybe_reset_index(frames.open_frame(frame))
     frames.require_rows(opened)
     require_same_columns(opened.columns, schema)
-    planned = _only(plan_models(model, schema), "model")
-    chosen = _only(plan_methods(method, check_constraints(constraints), recoding, options), "method")
-    rows, held_out = _parts(opened, schema, test, test_size, random_state)
-    train = opened[rows]
-    names, y = features(schema), read_target(train, schema)
+    label, planned = _only(plan_models(model, schema), "model")
+    _, chosen = _only(plan_methods(method, check_constraints(constraints), recoding, options), "method")
+    parts = _parts(opened, schema, test, test_size, random_state)
+    train, y, names = opened[parts.rows], parts.y, features(schema)
     raw_rows = train.select(names).to_native()
-    original = seeded(planned, random_state).fit(raw_rows, y)
+    with telling_why(label):
+        original = seeded(planned, random_state).fit(raw_rows, y)
     guided_by = {"model": original} if chosen.takes_model else {}
     release = anonymize(
         train.to_native(), schema, k, method=chosen.name, random_state=random_state, **guided_by, **chosen.options
     )
     released = frames.open_frame(release.frame).select(names).to_native()
-    retrained = seeded(planned, random_state).fit(released, y[release.rows])
-    seen, truth = held_out.select(names).to_native(), read_target(held_out, schema)
-    comparison = _compare(original, retrained, seen, truth, (raw_rows, y), (released, y[release.rows]), schema)
+    seen = parts.held_out.select(names).to_native()
+    with telling_why(label):
+        retrained = seeded(planned, random_state).fit(released, y[release.rows])
+        comparison = _compare(
+            original, retrained, seen, parts.truth, (raw_rows, y), (released, y[release.rows]), schema
+        )
     raw_risk = check(train, schema).risk
-    return Protection(release, retrained, original, comparison, schema, raw_risk, rows[release.rows])
+    return Protection(release, retrained, original, comparison, schema, raw_risk, parts.rows[release.rows])
 
 
-def _only(planned: dict[str, Any], what: str) -> Any:
+def _only(planned: dict[str, Any], what: str) -> tuple[str, Any]:
     if len(planned) > 1:
         raise ShoalError(f"One {what} is needed, not {', '.join(planned)}: choose one, or compare them by evaluate.")
-    return next(iter(planned.values()))
+    return next(iter(planned.items()))
 
 
-def _parts(
-    frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float, seed: int
-) -> tuple[np.ndarray, nw.DataFrame[Any]]:
-    """Positions of the rows to train on, and the rows to compare on."""
+class _Parts(NamedTuple):
+    rows: np.ndarray
+    """Positions of the rows to train on."""
+    y: np.ndarray
+    held_out: nw.DataFrame[Any]
+    """The rows to compare on."""
+    truth: np.ndarray
+
+
+def _parts(frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float, seed: int) -> _Parts:
     y = read_target(frame, schema)
     if len(np.unique(y)) < 2:
         name = target_of(schema).name
         raise DataError(f"The target {name!r} has only the value {y[0].item()!r}: there is nothing to predict.")
     if test is None:
         train, held_out = split_rows(y, task_of(schema), test_size, None, seed)
-        return train, frame[held_out]
+        return _Parts(train, y[train], frame[held_out], y[held_out])
     opened = nw.maybe_reset_index(frames.open_frame(test))
     frames.require_rows(opened)
     for name in (*features(schema), target_of(schema).name):
         if name not in opened.columns:
             raise DataError(f"Column {name!r} is not among the rows to compare on: add it.")
-    return np.arange(len(frame)), opened
+    truth = _classes_like(y, read_target(opened, schema), target_of(schema).name)
+    return _Parts(np.arange(len(frame)), y, opened, truth)
+
+
+def _classes_like(y: np.ndarray, truth: np.ndarray, name: str) -> np.ndarray:
+    """Classes in the type of those that are trained on: one file may hold as texts what is numbers in another."""
+    if truth.dtype.kind == y.dtype.kind:
+        return truth
+    if y.dtype.kind == "U":
+        return truth.astype(str)
+    known = {str(one): one for one in np.unique(y)}
+    classes, codes = np.unique(truth, return_inverse=True)
+    for one in classes.tolist():
+        if str(one) not in known:
+            raise DataError(
+                f"The target {name!r} has the value {one!r} among the rows to compare on, but values such as "
+                f"{next(iter(known))} among those to train on: write both alike."
+            )
+    return np.array([known[str(one)] for one in classes.tolist()])[codes]
 
 
 def _compare(
@@ -294,7 +326,10 @@ def _by_class(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple
 
 
 def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:
-    """Wilson's intervals, and that of the mean difference row by row."""
+    """Wilson's intervals, and that of Bonett and Price for the difference of two shares of the same rows.
+
+    Both are honest on few rows: where the models do not differ on any, the change is still not known to be nothing.
+    """
     right = before == truth, after == truth
     n, z = len(truth), float(stats.norm.ppf((1 + CONFIDENCE) / 2))
     found = []
@@ -303,13 +338,11 @@ def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tup
         middle = (share + z * z / (2 * n)) / (1 + z * z / n)
         reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
         found.append(Interval(share, middle - reach, middle + reach))
-    gained = right[1].astype(float) - right[0]
-    reach = z * float(gained.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-    return (
-        found[0],
-        found[1],
-        Interval(float(gained.mean()), float(gained.mean()) - reach, float(gained.mean()) + reach),
-    )
+    gained, lost = int((right[1] & ~right[0]).sum()), int((right[0] & ~right[1]).sum())
+    more, less = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
+    reach = z * math.sqrt((more + less - (more - less) ** 2) / (n + 2))
+    change = Interval((gained - lost) / n, max(more - less - reach, -1.0), min(more - less + reach, 1.0))
+    return found[0], found[1], change
 
 
 def _r2s(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:
@@ -352,7 +385,9 @@ def verdict(found: Comparison) -> str:
         return f"The retrained model gains {name}: {change}."
     if found.change.high < 0:
         return f"The retrained model loses {name}: {change}."
-    return f"No loss of {name} could be seen: the change is {change}."
+    if found.change.low >= -NOTICEABLE_LOSS:
+        return f"No loss of {name} could be seen: the change is {change}."
+    return f"The {found.rows:,} test rows are too few to tell whether {name} is lost: the change is {change}."
 
 
 def describe_guide(guide: Any) -> str:

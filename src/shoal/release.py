@@ -247,6 +247,8 @@ def anonymize(
         # What the rest of the population was needed for is known by now; all else must hold on what is handed out.
         _require_levels(check(released, schema, [c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)
     parameters = _parameters(anonymizer, constraints)
+    if learn_from is not None:
+        parameters["learn_from"] = f"{len(anonymizer.labels_):,} other rows"
     return Release(released.to_native(), labels, schema, method, checked, loss, parameters, rows, anonymizer.findings())
 
 

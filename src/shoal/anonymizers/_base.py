@@ -91,8 +91,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Anonymize these rows: k and every constraint hold on what is returned.
 
-        With a model about a population all of its rows are returned; :func:`shoal.anonymize` hands out the released
-        ones only.
+        With a model about a population all of its rows are returned, and row labels of pandas are kept, as scikit-learn
+        does: what is handed out to others is made by :func:`shoal.anonymize`, which leaves both out.
         """
         released, _ = self.anonymize_frame(X, y)
         return self._close(released, X)
@@ -192,12 +192,12 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _classes_of(self, job: Job, y: Any, target: Any = None) -> np.ndarray | None:
         """The class of each row, where the recoding asks for it; ``target`` is known of rows that are fitted."""
-        if self.recoding != "majority":
+        if self._recoding() != "majority":
             return None
         if y is None and not self.schema_.target:
             raise ShoalError(
-                "recoding='majority' asks for the class of each row that is released: give the schema a target, or pass "
-                "y for these rows (fit learns from one table, anonymize(X, y) releases another)."
+                "recoding='majority' asks for the class of each row that is released: give the schema a target, or "
+                "pass y for these rows (fit learns from one table, anonymize(X, y) releases another)."
             )
         values = read_labels(read_target(job.frame, self.schema_) if y is None else y, job.table.n_rows)
         if values.ndim == 2:
@@ -208,6 +208,9 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _recode(self, job: Job, labels: np.ndarray, classes: np.ndarray | None) -> tuple[np.ndarray, nw.DataFrame[Any]]:
         """Suppress what may be suppressed, and decide what each group is released as."""
         recoding = self._recoding()
+        if recoding == "majority" and classes is None:
+            # The search took it for rows whose classes are known; of these rows they are not.
+            recoding = "representative"
         if self.suppression > 0:
             labels = trim(job.table, labels, job.guard, job.smallest, self.suppression, sets=recoding == "set")
         # Only a draw needs random numbers; anything else must not advance a generator that others share.
@@ -322,22 +325,28 @@ def _every_column_quasi(frame: nw.DataFrame[Any]) -> Schema:
 def check_whole(name: str, value: Any, least: int) -> None:
     """Refuse what is not a whole number, or too small."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ShoalError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        raise ShoalError(f"{name} must be a whole number of at least {least}, not {value!r}: choose another.")
 
 
 def check_threads(n_jobs: Any) -> None:
     """Refuse a number of threads that is none."""
-    if n_jobs is not None and not isinstance(n_jobs, numbers.Integral):
-        raise ShoalError(f"n_jobs must be a whole number of threads or None, not {n_jobs!r}.")
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+        raise ShoalError(f"n_jobs must be a whole number of threads or None, not {n_jobs!r}: -1 is one for each core.")
 
 
-def _random_source(random_state: Any) -> np.random.Generator:
+def check_seed(random_state: Any) -> None:
+    """Refuse what is no source of random numbers."""
     try:
-        return np.random.default_rng(check_random_state(random_state).randint(2**31))
+        check_random_state(random_state)
     except ValueError:
         raise ShoalError(
             f"random_state is a seed from 0 to 4294967295, a RandomState or None, not {random_state!r}."
         ) from None
+
+
+def _random_source(random_state: Any) -> np.random.Generator:
+    check_seed(random_state)
+    return np.random.default_rng(check_random_state(random_state).randint(2**31))
 
 
 def _numbers_if_possible(array: np.ndarray) -> np.ndarray:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-N_FINALISTS = 2
-"""Guides that are tried a second time, on other parts of the rows: differences between the best are mostly luck."""
+N_FINALISTS = 3
+"""Guides whose releases of all rows are tried too."""
 
 Fold = tuple[np.ndarray, np.ndarray]
+"""Rows to train on, and rows to score on."""
 
 
 class Candidate(NamedTuple):
@@ -21,14 +22,26 @@ class Candidate(NamedTuple):
     recoding: str
 
 
+class Attempts(NamedTuple):
+    """How candidates are tried; a score is -inf where it cannot be had."""
+
+    on_part: Callable[[Candidate, Fold], float]
+    """Release the rows to train on as if they were all, train on that, and score."""
+    release: Callable[[Candidate], Any]
+    """Release all rows, as will be done with the winner; None where that cannot be."""
+    on_release: Callable[[Any, Fold], float]
+    """Train on the released form of the rows to train on, and score."""
+
+
 class Tried(NamedTuple):
     """A candidate, and how well the models did that were trained on its releases."""
 
     guide: str | float
     recoding: str
+    round: int
+    """1 if only parts were released as if they were all; 2 if it was the release of all rows that was tried."""
     score: float
-    """The mean over all parts. Of a recoding that was tried in the second round only: the score of the first recoding
-    with the same guide, and by how much it was better where both were tried."""
+    """The mean of the scores; those of different rounds cannot be compared."""
     scores: tuple[float, ...]
 
 
@@ -36,58 +49,53 @@ def search(
     guides: Sequence[str | float],
     recodings: Sequence[str],
     rounds: tuple[Sequence[Fold], Sequence[Fold]],
-    attempt: Callable[[Candidate, Fold], float],
+    attempts: Attempts,
     n_jobs: int,
 ) -> list[Tried]:
-    """Try all guides with the first recoding, then the best ones with all recodings on other parts of the rows.
+    """Try all guides on parts of the rows, then the very releases that the best of them make of all rows.
+
+    The first round asks which guides do well on rows like these, and is fair to all of them: rows to score on had no
+    part in what was released. The second asks which release happened to turn out well. With few and large groups that
+    differs far more than the guides do. It is fair where groups do not follow the labels of the rows to score on; those
+    of a guide that does follow them would be overrated, so only the best of the first round take part.
 
     Parameters
     ----------
     guides, recodings : sequences
-        Of equal ones the first wins.
+        The first round has the first recoding only. Of equal ones the first wins.
     rounds : two lists of folds
-        Each fold the rows to release and train on, and those to score on.
-    attempt : function
-        The score of a candidate on a fold; -inf where it cannot be had.
+    attempts : Attempts
     n_jobs : int
         Attempts side by side.
 
     Returns
     -------
     list of Tried
-        Best first; behind those that were tried in both rounds the others.
+        Those of the second round, best first, then the others.
     """
-    first = _run([Candidate(guide, recodings[0]) for guide in guides], rounds[0], attempt, n_jobs)
-    ranked = sorted(first, key=lambda candidate: -_mean(first[candidate]))
-    best = [candidate.guide for candidate in ranked[:N_FINALISTS] if np.isfinite(_mean(first[candidate]))]
-    second = _run([Candidate(guide, recoding) for guide in best for recoding in recodings], rounds[1], attempt, n_jobs)
-    finalists = [_judge(candidate, first, second, recodings[0]) for candidate in second]
-    others = [Tried(*c, _mean(first[c]), tuple(first[c])) for c in ranked if c.guide not in best]
-    return sorted(finalists, key=lambda tried: -tried.score) + others
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads")
+    firsts = [Candidate(guide, recodings[0]) for guide in guides]
+    first = _ranked(firsts, firsts, rounds[0], attempts.on_part, parallel, 1)
+    best = [tried.guide for tried in first[:N_FINALISTS] if np.isfinite(tried.score)]
+    finalists = [Candidate(guide, recoding) for guide in best for recoding in recodings]
+    releases = parallel(delayed(attempts.release)(candidate) for candidate in finalists)
+    second = _ranked(finalists, releases, rounds[1], attempts.on_release, parallel, 2)
+    return second + [tried for tried in first if tried.guide not in best]
 
 
-def _run(
-    candidates: Sequence[Candidate], folds: Sequence[Fold], attempt: Callable[[Candidate, Fold], float], n_jobs: int
-) -> dict[Candidate, list[float]]:
-    """Scores of every candidate on every fold."""
-    found: Any = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(attempt)(candidate, fold) for candidate in candidates for fold in folds
-    )
+def _ranked(
+    candidates: Sequence[Candidate],
+    arguments: Sequence[Any],
+    folds: Sequence[Fold],
+    attempt: Callable[[Any, Fold], float],
+    parallel: Any,
+    number: int,
+) -> list[Tried]:
+    """Every candidate with its scores on every fold, best first."""
+    found = parallel(delayed(attempt)(argument, fold) for argument in arguments for fold in folds)
     n = len(folds)
-    return {candidate: found[i * n : (i + 1) * n] for i, candidate in enumerate(candidates)}
-
-
-def _judge(
-    candidate: Candidate, first: dict[Candidate, list[float]], second: dict[Candidate, list[float]], usual: str
-) -> Tried:
-    own = second[candidate]
-    same_guide = candidate._replace(recoding=usual)
-    both = [*first[same_guide], *second[same_guide]]
-    if candidate == same_guide:
-        return Tried(*candidate, _mean(both), tuple(both))
-    gain = _mean(own) - _mean(second[same_guide])
-    return Tried(*candidate, _mean(both) + gain if np.isfinite(gain) else -np.inf, tuple(own))
-
-
-def _mean(scores: Sequence[float]) -> float:
-    return float(np.mean(scores)) if len(scores) else -np.inf
+    scores = [tuple(found[i * n : (i + 1) * n]) for i in range(len(candidates))]
+    tried = [
+        Tried(*candidate, number, float(np.mean(own)), own) for candidate, own in zip(candidates, scores, strict=True)
+    ]
+    return sorted(tried, key=lambda one: -one.score)

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import Anonymizer, Job, check_threads, check_whole
-from shoal.anonymizers._search import Candidate, Tried, search
+from shoal.anonymizers._base import Anonymizer, Job, check_seed, check_threads, check_whole
+from shoal.anonymizers._search import Attempts, Candidate, Fold, Tried, search
 from shoal.anonymizers.mondrian import Mondrian
 from shoal.binned_trees import (
     CRITERIA,
@@ -56,10 +56,13 @@ from shoal.table import Missing, Table, take_rows
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, "mondrian")
 """Guides that the search tries."""
-RECODINGS_TRIED = ("representative", "median")
-"""Recodings that it tries with the best of them. Means lose points with a model that scales its inputs."""
+RECODINGS_TRIED = ("representative", "median", "majority")
+"""Recodings that it tries with the best of them; the last one for classes only. Means lose points with a model that
+scales its inputs."""
 SAFE_CHOICE = 0.7
 """What is taken where nothing can be tried out: the best or nearly so for every model that was measured."""
+MOST_CLASSES = 100
+"""Whole numbers of which more differ are numbers, not classes, if neither a model nor a schema says what they are."""
 FEW_ROWS = 200
 """Fewer rows are guided by their labels: they are too few to learn a model from a part of them."""
 MOST_SEARCH_ROWS = 20_000
@@ -136,7 +139,8 @@ class AccuracyGuided(Anonymizer):
     n_jobs : int, optional
         Threads; by default one for each core. The result does not depend on it.
     random_state : int, RandomState or None
-        For folds, for models that have none of their own, and for ``recoding="sample"``.
+        For folds, for models that have none of their own, and for ``recoding="sample"``. None is as good as 0 but for
+        the last.
 
     Attributes
     ----------
@@ -208,11 +212,18 @@ class AccuracyGuided(Anonymizer):
     def findings(self) -> dict[str, Any]:
         """Which guide was taken, and what was tried."""
         check_is_fitted(self, "labels_")
-        return {"guide": self.guide_, "recoding": self.recoding_, "tried": [tried._asdict() for tried in self.search_]}
+        return {
+            "guide": self.guide_,
+            "recoding": self.recoding_,
+            "scoring": None if self.scoring is None else str(self.scoring),
+            "tried": [tried._asdict() for tried in self.search_],
+        }
 
     def _look_at_target(self, job: Job, y: Any) -> Plan:
         self.search_: list[Tried] = []
-        known, regression = self._labels(job, y), self._regresses()
+        self._seed = _seed_of(self.random_state)
+        known = self._labels(job, y)
+        regression = self._regresses(known)
         if regression and known is not None and known.dtype.kind not in "fiub":
             found = str(known.flat[0])
             raise DataError(f"The model predicts numbers, but y holds {found!r}: pass numbers, or a classifier.")
@@ -238,6 +249,9 @@ class AccuracyGuided(Anonymizer):
                 "AccuracyGuided requires y to be passed, but the target y is None: "
                 "pass it, a model, or a schema whose target is a column of the table."
             )
+        if asked == "auto" and _are_alike(known) and (self.model is None or _needs_training(self.model)):
+            # There is nothing to follow; what can be kept is the attributes.
+            return Plan(Guide(np.zeros((job.table.n_rows, 1)), np.zeros(job.table.n_rows, np.int64), 1), "mondrian")
         if asked == "hard":
             return Plan(self._hard_guide(given, known, regression), asked)
         labels = _to_learn_from(known, regression)
@@ -258,14 +272,20 @@ class AccuracyGuided(Anonymizer):
         if self.second_opinion and name_of(model) != name_of(stand_in):
             asking.append((stand_in, given._replace(as_array=False)))
         guide = guide_out_of_fold(
-            asking, labels, regression=regression, folds=FOLDS, train=self._train, n_jobs=self._n_threads()
+            asking,
+            labels,
+            regression=regression,
+            folds=FOLDS,
+            seed=self._seed,
+            train=self._train,
+            n_jobs=self._n_threads(),
         )
         if asked != "auto" or self.model is None:
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
         return self._search(job, given, guide, labels)
 
     def _n_threads(self) -> int:
-        return -1 if self.n_jobs is None else self.n_jobs or 1
+        return -1 if self.n_jobs is None else self.n_jobs
 
     def _asked_guide(self) -> str | float:
         if isinstance(self.guide, str):
@@ -281,13 +301,16 @@ class AccuracyGuided(Anonymizer):
             return read_target(job.frame, self.schema_)
         return None
 
-    def _regresses(self) -> bool:
+    def _regresses(self, known: np.ndarray | None) -> bool:
+        """Whether numbers are predicted: as the model says, else the schema, else what is known of the rows."""
         says = None if self.model is None else predicts_numbers(self.model)
         if says is not None:
             return says
         if len(self.schema_.target) == 1:
             return self.schema_.target[0].kind == "numeric"
-        return False
+        if known is None or known.ndim > 1 or known.dtype.kind not in "fiu":
+            return False
+        return bool((known == np.rint(known)).all()) and len(np.unique(known)) > MOST_CLASSES
 
     def _input(self, frame: nw.DataFrame[Any]) -> ModelInput:
         names = [name for name in features(self.schema_) if name in frame.columns]
@@ -313,9 +336,8 @@ class AccuracyGuided(Anonymizer):
     def _train(self, model: Any, seen: Any, y: np.ndarray) -> Any:
         """A copy of a model, trained; where it draws and has no seed of its own, with ours."""
         fresh = clone(model)
-        seed = self.random_state if isinstance(self.random_state, numbers.Integral) else 0
         unset = {
-            name: int(seed)
+            name: self._seed
             for name, value in fresh.get_params().items()
             if value is None and (name == "random_state" or name.endswith("__random_state"))
         }
@@ -334,56 +356,69 @@ class AccuracyGuided(Anonymizer):
         regression = guide.classes is None
         hard = self._hard_guide(given, y, regression)
         codes = y if guide.classes is None else guide.classes
-        rounds = tuple(_search_folds(codes, self.cv, regression, seed) for seed in (1, 2))
+        seeds = np.random.SeedSequence(self._seed).generate_state(2)
+        rounds = tuple(_search_folds(codes, self.cv, regression, int(seed)) for seed in seeds)
         if not all(rounds):
             return Plan(guide, SAFE_CHOICE)
 
         def plan_of(candidate: Candidate) -> Plan:
             return Plan(hard if candidate.guide == "hard" else guide, candidate.guide, candidate.recoding)
 
-        def attempt(candidate: Candidate, fold: tuple[np.ndarray, np.ndarray]) -> float:
+        def on_part(candidate: Candidate, fold: Fold) -> float:
             known, held_out = fold
-            try:
-                released = self._release_part(job, plan_of(candidate), known)
-            except GuaranteeError:
+            part = _part_of(job, known)
+            plan = plan_of(candidate)
+            released = self._try_release(part, plan._replace(guide=plan.guide.take(known)), codes[known])
+            return train_and_score(released, known, held_out)
+
+        def release(candidate: Candidate) -> nw.DataFrame[Any] | None:
+            return self._try_release(job, plan_of(candidate), codes)
+
+        def on_release(released: nw.DataFrame[Any] | None, fold: Fold) -> float:
+            known, held_out = fold
+            return train_and_score(None if released is None else released[known], known, held_out)
+
+        def train_and_score(released: nw.DataFrame[Any] | None, known: np.ndarray, held_out: np.ndarray) -> float:
+            if released is None:
                 return -np.inf
             try:
                 model = self._train(self.model, given.of(released), y[known])
             except DataError:
                 # Ranges and sets are texts, and not every model takes those.
-                if candidate.recoding in ("interval", "set"):
+                if self.recoding in ("interval", "set"):
                     return -np.inf
                 raise
             return self._score(model, given.take(held_out), y[held_out])
 
-        recodings = RECODINGS_TRIED if self.recoding == "auto" else (self.recoding,)
-        self.search_ = search(CANDIDATES, recodings, (rounds[0], rounds[1]), attempt, self._n_threads())
+        tried = RECODINGS_TRIED if not regression else RECODINGS_TRIED[:2]
+        recodings = tried if self.recoding == "auto" else (self.recoding,)
+        attempts = Attempts(on_part, release, on_release)
+        self.search_ = search(CANDIDATES, recodings, (rounds[0], rounds[1]), attempts, self._n_threads())
         best = self.search_[0]
         if not np.isfinite(best.score):
             return Plan(guide, SAFE_CHOICE)
         return plan_of(Candidate(best.guide, best.recoding))
 
-    def _release_part(self, job: Job, plan: Plan, rows: np.ndarray) -> nw.DataFrame[Any]:
-        """What these rows would be released as if they were all, in as many groups as the whole table will have."""
-        table = take_rows(job.table, rows)
-        smallest = max(round(job.smallest * len(rows) / job.table.n_rows), 1)
-        part = job._replace(
-            frame=job.frame[rows],
-            table=table,
-            members=None if job.members is None else job.members[rows],
-            guard=make_guard(job.constraints, table),
-            smallest=smallest,
-        )
-        guide = plan.guide.take(rows)
-        labels = self._group(part.table, part.guard, smallest, Plan(guide, plan.choice), n_threads=1).labels
-        recoded = recode(table, labels, plan.recoding, part.members, np.random.default_rng(0), guide.classes)
-        return release_frame(part.frame, self.schema_, build_groups(part.frame, recoded), labels)
+    def _try_release(self, job: Job, plan: Plan, classes: np.ndarray) -> nw.DataFrame[Any] | None:
+        """What rows would be released as, where that can be; nothing is suppressed."""
+        try:
+            labels = self._group(job.table, job.guard, job.smallest, plan, n_threads=1).labels
+        except GuaranteeError:
+            return None
+        recoded = recode(job.table, labels, plan.recoding, job.members, np.random.default_rng(0), classes)
+        return release_frame(job.frame, self.schema_, build_groups(job.frame, recoded), labels)
 
     def _score(self, model: Any, seen: Any, y: np.ndarray) -> float:
         if self.scoring is None:
             return float(model.score(seen, y))
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-        return float(scorer(model, seen, y))
+        try:
+            return float(scorer(model, seen, y))
+        except Exception as error:  # it may be anybody's function
+            raise ShoalError(
+                f"scoring={self.scoring!r} cannot be computed for a {name_of(model)} on this target ({reason(error)}): "
+                "choose another, such as accuracy or r2."
+            ) from None
 
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Plan) -> np.ndarray:
         self._grouping = self._group(table, guard, smallest, y, count_threads(self.n_jobs, table.n_rows))
@@ -413,8 +448,12 @@ class AccuracyGuided(Anonymizer):
         return self._grouping.place(codes)
 
     def _classes_of(self, job: Job, y: Any, target: Plan | None = None) -> np.ndarray | None:
-        if self.recoding == "majority" and y is None and target is not None and target.guide.classes is not None:
+        if self.recoding_ != "majority":
+            return None
+        if y is None and target is not None and target.guide.classes is not None:
             return target.guide.classes
+        if self.recoding == "auto" and y is None and self._labels(job, None) is None:
+            return None
         return super()._classes_of(job, y, target)
 
     def _check_parameters(self) -> None:
@@ -432,14 +471,34 @@ class AccuracyGuided(Anonymizer):
         if self.model is not None and not hasattr(self.model, "predict"):
             raise ShoalError(f"The model, a {type(self.model).__name__}, has no predict: pass a model, or labels as y.")
         check_whole("cv", self.cv, 2)
-        if isinstance(self.scoring, str) and self.scoring not in get_scorer_names():
+        named = isinstance(self.scoring, str) and self.scoring in get_scorer_names()
+        if self.scoring is not None and not named and not callable(self.scoring):
             raise ShoalError(f"There is no scoring {self.scoring!r}: scikit-learn names accuracy, f1, r2 and others.")
         check_threads(self.n_jobs)
+        check_seed(self.random_state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _seed_of(random_state: Any) -> int:
+    if random_state is None or isinstance(random_state, numbers.Integral):
+        return int(random_state or 0)
+    return int(random_state.randint(2**31))
+
+
+def _part_of(job: Job, rows: np.ndarray) -> Job:
+    """Some rows as if they were all, to be parted into as many groups as the whole table will be."""
+    table = take_rows(job.table, rows)
+    return job._replace(
+        frame=job.frame[rows],
+        table=table,
+        members=None if job.members is None else job.members[rows],
+        guard=make_guard(job.constraints, table),
+        smallest=max(round(job.smallest * len(rows) / job.table.n_rows), 1),
+    )
 
 
 def _to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarray | None:
@@ -451,6 +510,11 @@ def _to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarray | N
     if guide_from_values(known, regression=False).outputs is not None or len(np.unique(known)) < 2:
         return None
     return known
+
+
+def _are_alike(known: np.ndarray | None) -> bool:
+    """Whether the same is known of all rows."""
+    return known is not None and known.ndim == 1 and bool((known == known[0]).all())
 
 
 def _settle_for(asked: str | float, choice: str | float) -> str | float:

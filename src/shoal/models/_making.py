@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from shoal import frames
 from shoal.errors import DataError, SchemaError, ShoalError, reason
+from shoal.frames import Factor
 from shoal.hierarchy import Hierarchy
 from shoal.models._estimators import CodedTarget, FrameEncoder, ModelPipeline, numbers_of
 from shoal.notation import plain_text
@@ -23,6 +24,8 @@ from shoal.schema import Attribute, Schema, require_schema
 Task = Literal["classification", "regression"]
 MOST_CATEGORIES = 255
 """Columns that a nominal attribute becomes at most; its rarest values share one."""
+LARGEST_SURE_FLOAT = 2.0**53
+"""Beyond it a float may stand for several whole numbers."""
 
 
 def model_names() -> list[str]:
@@ -75,13 +78,13 @@ def make_model(name: str, schema: Schema, random_state: Any = 0, task: Task | No
     return around(found.make(name, task, random_state), schema, scaled=found.scaled)
 
 
-def around(estimator: Any, schema: Schema, *, scaled: bool = True) -> Pipeline:
+def around(estimator: Any, schema: Schema, *, names: Sequence[str] | None = None, scaled: bool = True) -> Pipeline:
     """Put the preparation of :func:`make_model` before any scikit-learn estimator.
 
     One that can tell by itself which columns are categories (it has a parameter ``categorical_features``) gets each
-    nominal attribute as one column of codes.
+    nominal attribute as one column of codes. It sees the attributes of these ``names``, by default all features.
     """
-    attributes = [schema[name] for name in features(schema)]
+    attributes = [schema[name] for name in (features(schema) if names is None else names)]
     if not attributes:
         raise SchemaError("The schema has nothing for a model to see: give an attribute the role 'quasi' or 'other'.")
     nominal = [j for j, attribute in enumerate(attributes) if attribute.kind == "nominal"]
@@ -126,7 +129,11 @@ def task_of(schema: Schema) -> Task:
 
 
 def read_target(frame: Any, schema: Schema) -> np.ndarray:
-    """The target of each row: numbers to regress, or classes as texts."""
+    """The target of each row: numbers to regress, or classes, which a model gives back as they are in the table.
+
+    Classes that are whole numbers are int64, however the library stores them, and Booleans are bool; all others are
+    texts, also numbers that are not whole, which scikit-learn takes for no classes.
+    """
     target, opened = target_of(schema), frames.open_frame(frame)
     if target.name not in opened.columns:
         raise DataError(f"The target {target.name!r} is not a column of the table: add it, or mend the schema.")
@@ -139,7 +146,23 @@ def read_target(frame: Any, schema: Schema) -> np.ndarray:
         )
     if target.kind == "numeric":
         return numbers_of(factor, target.name)[factor.codes]
-    return np.array([plain_text(value, factor.content) for value in factor.values])[factor.codes]
+    return _classes(factor)[factor.codes]
+
+
+def _classes(factor: Factor) -> np.ndarray:
+    values = factor.values
+    if factor.content == "boolean":
+        return values.astype(bool)
+    if factor.content == "number" and _are_whole(values):
+        return values.astype(np.int64)
+    return np.array([plain_text(value, factor.content) for value in values])
+
+
+def _are_whole(values: np.ndarray) -> bool:
+    """Whether numbers are the same as int64."""
+    if values.dtype.kind in "iu":
+        return int(values.max(initial=0)) <= np.iinfo(np.int64).max
+    return bool((np.abs(values) <= LARGEST_SURE_FLOAT).all() and (values == np.rint(values)).all())
 
 
 class _Model(NamedTuple):
