@@ -18,7 +18,7 @@ from shoal.table import encode
 from tables import tables
 from test_release import CONSTRAINTS, assert_kept
 
-FEWER = settings(max_examples=settings.default.max_examples // 6 + 1)
+FEWER = settings(max_examples=settings.default.max_examples // 3 + 1)
 
 
 @parametrize_with_checks([Mondrian(k=2, recoding="representative"), Mondrian(k=1, recoding="mean")])

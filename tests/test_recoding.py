@@ -18,8 +18,7 @@ from tables import tables
 LINE = 0
 ROWS = ["representative", "medoid", "majority"]
 """Recodings by which one of its rows stands for a group."""
-HALF = settings(max_examples=settings.default.max_examples // 2 + 1)
-FEWER = settings(max_examples=settings.default.max_examples // 6 + 1)
+FEWER = settings(max_examples=settings.default.max_examples // 3 + 1)
 
 
 @st.composite
@@ -97,7 +96,6 @@ def assert_lowest(table, chosen, costs):
         assert table.codes[chosen].tolist() == min(table.codes[row].tolist() for row in tied)
 
 
-@HALF
 @given(partitions())
 def test_rows_that_stand_for_groups_equal_those_of_naive_twins(partition):
     table, labels, classes, members = partition

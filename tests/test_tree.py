@@ -30,8 +30,7 @@ from shoal.table import encode, take_rows
 from tables import tables
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "toolkit_groups.json").read_text())
-HALF = settings(max_examples=settings.default.max_examples // 2 + 1)
-FEWER = settings(max_examples=settings.default.max_examples // 6 + 1)
+FEWER = settings(max_examples=settings.default.max_examples // 3 + 1)
 # A cut refuses what misses a bound by rounding; so does the twin.
 CONSTRAINTS = [
     (None, None),
@@ -125,7 +124,6 @@ def groups_of(labels):
     return [np.flatnonzero(labels == leaf).tolist() for leaf in range(labels.max() + 1)]
 
 
-@HALF
 @given(tree_settings(), limits)
 def test_equals_the_naive_twin(setting, limits):
     expected = naive_tree.grow(

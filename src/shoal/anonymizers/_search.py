@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-N_FINALISTS = 3
-"""Guides whose releases of all rows are tried too."""
-
 Fold = tuple[np.ndarray, np.ndarray]
 """Rows to train on, and rows to score on."""
 
@@ -50,6 +47,7 @@ def search(
     recodings: Sequence[str],
     rounds: tuple[Sequence[Fold], Sequence[Fold]],
     attempts: Attempts,
+    n_finalists: int,
     n_jobs: int,
 ) -> list[Tried]:
     """Try all guides on parts of the rows, then the very releases that the best of them make of all rows.
@@ -57,7 +55,8 @@ def search(
     The first round asks which guides do well on rows like these, and is fair to all of them: rows to score on had no
     part in what was released. The second asks which release happened to turn out well. With few and large groups that
     differs far more than the guides do. It is fair where groups do not follow the labels of the rows to score on; those
-    of a guide that does follow them would be overrated, so only the best of the first round take part.
+    of a guide that does follow them would be overrated, so only the best of the first round take part, unless groups
+    are too few to follow anything that closely.
 
     Parameters
     ----------
@@ -65,6 +64,8 @@ def search(
         The first round has the first recoding only. Of equal ones the first wins.
     rounds : two lists of folds
     attempts : Attempts
+    n_finalists : int
+        Guides in the second round; if it has all of them, there is no first one.
     n_jobs : int
         Attempts side by side.
 
@@ -74,9 +75,12 @@ def search(
         Those of the second round, best first, then the others.
     """
     parallel = Parallel(n_jobs=n_jobs, prefer="threads")
-    firsts = [Candidate(guide, recodings[0]) for guide in guides]
-    first = _ranked(firsts, firsts, rounds[0], attempts.on_part, parallel, 1)
-    best = [tried.guide for tried in first[:N_FINALISTS] if np.isfinite(tried.score)]
+    first: list[Tried] = []
+    best = list(guides)
+    if n_finalists < len(guides):
+        firsts = [Candidate(guide, recodings[0]) for guide in guides]
+        first = _ranked(firsts, firsts, rounds[0], attempts.on_part, parallel, 1)
+        best = [tried.guide for tried in first[:n_finalists] if np.isfinite(tried.score)]
     finalists = [Candidate(guide, recoding) for guide in best for recoding in recodings]
     releases = parallel(delayed(attempts.release)(candidate) for candidate in finalists)
     second = _ranked(finalists, releases, rounds[1], attempts.on_release, parallel, 2)

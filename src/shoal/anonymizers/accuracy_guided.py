@@ -59,6 +59,11 @@ CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, "mondrian")
 RECODINGS_TRIED = ("representative", "median", "majority")
 """Recodings that it tries with the best of them; the last one for classes only. Means lose points with a model that
 scales its inputs."""
+N_FINALISTS = 3
+"""Guides whose releases of all rows are tried."""
+FEW_GROUPS = 50
+"""Where there can be no more groups than these, the releases of all guides are: luck then matters more than the guide,
+and so few groups cannot follow the labels of single rows."""
 SAFE_CHOICE = 0.7
 """What is taken where nothing can be tried out: the best or nearly so for every model that was measured."""
 MOST_CLASSES = 100
@@ -118,9 +123,9 @@ class AccuracyGuided(Anonymizer):
         errs: on Adult a forest then gains 0.2 points of accuracy, the mean over five k from 10 to 1,000.
     criterion : {"gini", "entropy"}
         Impurity of predicted classes, for the hard guide.
-    nominal : {"subset", "one-vs-rest"}
+    nominal : {"auto", "subset", "one-vs-rest"}
         How nominal attributes are cut: any values against the others, or one value against the others (as a tree does
-        on one-hot columns).
+        on one-hot columns). ``"auto"`` is the latter for the hard guide, as published, and else the former.
     cv : int
         Folds of the search.
     scoring : str or callable, optional
@@ -179,7 +184,7 @@ class AccuracyGuided(Anonymizer):
         guide: str | float = "auto",
         second_opinion: bool = True,
         criterion: str = "gini",
-        nominal: str = "subset",
+        nominal: str = "auto",
         cv: int = 3,
         scoring: Any = None,
         constraints: Sequence[PrivacyModel] = (),
@@ -393,7 +398,9 @@ class AccuracyGuided(Anonymizer):
         tried = RECODINGS_TRIED if not regression else RECODINGS_TRIED[:2]
         recodings = tried if self.recoding == "auto" else (self.recoding,)
         attempts = Attempts(on_part, release, on_release)
-        self.search_ = search(CANDIDATES, recodings, (rounds[0], rounds[1]), attempts, self._n_threads())
+        few = job.smallest * FEW_GROUPS >= job.table.n_rows
+        n_finalists = len(CANDIDATES) if few else N_FINALISTS
+        self.search_ = search(CANDIDATES, recodings, (rounds[0], rounds[1]), attempts, n_finalists, self._n_threads())
         best = self.search_[0]
         if not np.isfinite(best.score):
             return Plan(guide, SAFE_CHOICE)
@@ -431,7 +438,8 @@ class AccuracyGuided(Anonymizer):
             mondrian = Mondrian(self.schema_, self.k, recoding=cuts_for, n_jobs=n_threads)
             labels = mondrian._partition(table, guard, smallest, None)
             return Grouping(labels, mondrian._cuts_in_use(), mondrian._place)
-        binning = make_bins(table.quasi, self.nominal)
+        form = self.nominal if self.nominal != "auto" else "one-vs-rest" if plan.choice == "hard" else "subset"
+        binning = make_bins(table.quasi, form)
         bins = bin_codes(binning, [column.codes for column in table.quasi])
         response = _response(plan, self.criterion)
         likeness = None
@@ -464,8 +472,8 @@ class AccuracyGuided(Anonymizer):
             raise ShoalError(f"There is no guide {self.guide!r}: choose {', '.join(words)}, or a number from 0 to 1.")
         if self.criterion not in tuple(CRITERIA):
             raise ShoalError(f"There is no criterion {self.criterion!r}: choose {' or '.join(CRITERIA)}.")
-        if self.nominal not in tuple(FORMS):
-            raise ShoalError(f"nominal={self.nominal!r} is unknown: choose {' or '.join(FORMS)}.")
+        if self.nominal not in ("auto", *FORMS):
+            raise ShoalError(f"nominal={self.nominal!r} is unknown: choose auto, {' or '.join(FORMS)}.")
         if isinstance(self.model, type):
             raise ShoalError(f"The model is a class: pass {self.model.__name__}(), with parentheses.")
         if self.model is not None and not hasattr(self.model, "predict"):
