@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils.validation import check_is_fitted
 
 from shoal import frames
 from shoal.errors import DataError, ShoalError, reason
@@ -22,6 +23,9 @@ from shoal.errors import DataError, ShoalError, reason
 SUREST = 0.01
 """Probabilities count as no surer than this: a forest says 0 and 1 lightly, and a logit of those knows no bounds."""
 SUM_TOLERANCE = 1e-3
+"""How far the probabilities of a row may be from 1 together; files have few decimals."""
+FEW_ROWS = 200
+"""Fewer rows are guided by their labels: they are too few to learn a model from a part of them."""
 
 
 class Guide(NamedTuple):
@@ -119,6 +123,22 @@ def guide_from_values(values: np.ndarray, *, regression: bool) -> Guide:
     return Guide(None, codes.astype(np.int64), len(names))
 
 
+def labels_to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarray | None:
+    """Labels that a model can be trained on; None where there are none, or too few, or predictions of another model."""
+    if known is None or known.ndim != 1 or len(known) < FEW_ROWS:
+        return None
+    if regression:
+        return known
+    if guide_from_values(known, regression=False).outputs is not None or len(np.unique(known)) < 2:
+        return None
+    return known
+
+
+def are_alike(known: np.ndarray | None) -> bool:
+    """Whether the same is known of all rows."""
+    return known is not None and known.ndim == 1 and bool((known == known[0]).all())
+
+
 def _are_probabilities(values: np.ndarray) -> bool:
     return bool(
         values.min() >= 0 and values.max() <= 1 and np.allclose(values.sum(axis=1), 1, rtol=0, atol=SUM_TOLERANCE)
@@ -159,6 +179,17 @@ def can_retrain(model: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def needs_training(model: Any) -> bool:
+    """Whether a model can be trained and is not yet."""
+    if not can_retrain(model):
+        return False
+    try:
+        check_is_fitted(model)
+    except (NotFittedError, TypeError):
+        return True
+    return False
 
 
 def predicts_numbers(model: Any) -> bool | None:

@@ -26,7 +26,7 @@ from shoal.privacy import KAnonymity, PrivacyModel, check_constraints, show_leve
 from shoal.recoding import RECODINGS, build_groups, recode, release_frame
 from shoal.schema import Attribute, Schema, require_schema
 from shoal.suppression import trim
-from shoal.table import Missing, Table, encode, encode_like, restrict
+from shoal.table import Missing, Table, encode, encode_like, restrict, take_rows
 
 
 class Job(NamedTuple):
@@ -40,6 +40,18 @@ class Job(NamedTuple):
     guard: Guard
     smallest: int
     """Rows that every group has at least."""
+
+
+def part_of(job: Job, rows: np.ndarray) -> Job:
+    """Some rows as if they were all, to be parted into as many groups as the whole table will be."""
+    table = take_rows(job.table, rows)
+    return job._replace(
+        frame=job.frame[rows],
+        table=table,
+        members=None if job.members is None else job.members[rows],
+        guard=make_guard(job.constraints, table),
+        smallest=max(round(job.smallest * len(rows) / job.table.n_rows), 1),
+    )
 
 
 class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -8,6 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
+from shoal.errors import ShoalError
+from shoal.guides import fold_rows
+
+MOST_SEARCH_ROWS = 20_000
+"""The search takes a sample of larger tables, with k in proportion."""
+
 Fold = tuple[np.ndarray, np.ndarray]
 """Rows to train on, and rows to score on."""
 
@@ -85,6 +91,19 @@ def search(
     releases = parallel(delayed(attempts.release)(candidate) for candidate in finalists)
     second = _ranked(finalists, releases, rounds[1], attempts.on_release, parallel, 2)
     return second + [tried for tried in first if tried.guide not in best]
+
+
+def search_folds(codes: np.ndarray, n_folds: int, regression: bool, seed: int) -> list[Fold]:
+    """Folds of the rows, or of a sample where there are many."""
+    rows = np.arange(len(codes))
+    if n_folds > len(rows):
+        raise ShoalError(f"cv={n_folds} asks for more parts than there are rows, {len(rows):,}: choose 3 or 5.")
+    if len(rows) > MOST_SEARCH_ROWS:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_SEARCH_ROWS, replace=False))
+    splits = fold_rows(codes[rows], n_folds, regression=regression, seed=seed)
+    folds = [(rows[known], rows[held_out]) for known, held_out in splits]
+    # A class of few rows may be in one part only, and many models refuse to learn a single class.
+    return [(known, held_out) for known, held_out in folds if regression or len(np.unique(codes[known])) > 1]
 
 
 def _ranked(

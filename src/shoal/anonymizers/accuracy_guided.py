@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import Anonymizer, Job, check_seed, check_threads, check_whole
-from shoal.anonymizers._search import Attempts, Candidate, Fold, Tried, search
+from shoal.anonymizers._base import Anonymizer, Job, check_seed, check_threads, check_whole, part_of
+from shoal.anonymizers._search import Attempts, Candidate, Fold, Tried, search, search_folds
 from shoal.anonymizers.mondrian import Mondrian
 from shoal.binned_trees import (
     CRITERIA,
@@ -35,16 +35,17 @@ from shoal.binned_trees import (
 )
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
 from shoal.growth import Cuts, count_threads
-from shoal.guards import make_guard
 from shoal.guides import (
     Guide,
     ModelInput,
+    are_alike,
     can_retrain,
-    fold_rows,
     guide_from_model,
     guide_from_values,
     guide_out_of_fold,
+    labels_to_learn_from,
     name_of,
+    needs_training,
     predicts_numbers,
     read_labels,
 )
@@ -52,7 +53,7 @@ from shoal.models import features, make_model, read_target
 from shoal.privacy import PrivacyModel
 from shoal.recoding import RECODINGS, build_groups, recode, release_frame
 from shoal.schema import Schema
-from shoal.table import Missing, Table, take_rows
+from shoal.table import Missing, Table
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, "mondrian")
 """Guides that the search tries."""
@@ -68,10 +69,6 @@ SAFE_CHOICE = 0.7
 """What is taken where nothing can be tried out: the best or nearly so for every model that was measured."""
 MOST_CLASSES = 100
 """Whole numbers of which more differ are numbers, not classes, if neither a model nor a schema says what they are."""
-FEW_ROWS = 200
-"""Fewer rows are guided by their labels: they are too few to learn a model from a part of them."""
-MOST_SEARCH_ROWS = 20_000
-"""The search takes a sample of larger tables, with k in proportion."""
 FOLDS = 5
 """Parts into which the rows are divided to ask a model about rows that it has not seen."""
 
@@ -254,17 +251,17 @@ class AccuracyGuided(Anonymizer):
                 "AccuracyGuided requires y to be passed, but the target y is None: "
                 "pass it, a model, or a schema whose target is a column of the table."
             )
-        if asked == "auto" and _are_alike(known) and (self.model is None or _needs_training(self.model)):
+        if asked == "auto" and are_alike(known) and (self.model is None or needs_training(self.model)):
             # There is nothing to follow; what can be kept is the attributes.
             return Plan(Guide(np.zeros((job.table.n_rows, 1)), np.zeros(job.table.n_rows, np.int64), 1), "mondrian")
         if asked == "hard":
             return Plan(self._hard_guide(given, known, regression), asked)
-        labels = _to_learn_from(known, regression)
+        labels = labels_to_learn_from(known, regression)
         stand_in = make_model("boosting", self.schema_, None, "regression" if regression else "classification")
         model = self.model
         if model is None and labels is not None:
             model, given = stand_in, given._replace(as_array=False)
-        if labels is None and known is not None and _needs_training(model):
+        if labels is None and known is not None and needs_training(model):
             model = None
         if model is None:
             assert known is not None
@@ -332,7 +329,7 @@ class AccuracyGuided(Anonymizer):
             assert known is not None
             return guide_from_values(known, regression=regression)
         model = self.model
-        if known is not None and known.ndim == 1 and _needs_training(model):
+        if known is not None and known.ndim == 1 and needs_training(model):
             if len(np.unique(known)) < 2:
                 return guide_from_values(known, regression=regression)
             model = self._train(model, given.take(), known)
@@ -362,7 +359,7 @@ class AccuracyGuided(Anonymizer):
         hard = self._hard_guide(given, y, regression)
         codes = y if guide.classes is None else guide.classes
         seeds = np.random.SeedSequence(self._seed).generate_state(2)
-        rounds = tuple(_search_folds(codes, self.cv, regression, int(seed)) for seed in seeds)
+        rounds = tuple(search_folds(codes, self.cv, regression, int(seed)) for seed in seeds)
         if not all(rounds):
             return Plan(guide, SAFE_CHOICE)
 
@@ -371,7 +368,7 @@ class AccuracyGuided(Anonymizer):
 
         def on_part(candidate: Candidate, fold: Fold) -> float:
             known, held_out = fold
-            part = _part_of(job, known)
+            part = part_of(job, known)
             plan = plan_of(candidate)
             released = self._try_release(part, plan._replace(guide=plan.guide.take(known)), codes[known])
             return train_and_score(released, known, held_out)
@@ -497,49 +494,8 @@ def _seed_of(random_state: Any) -> int:
     return int(random_state.randint(2**31))
 
 
-def _part_of(job: Job, rows: np.ndarray) -> Job:
-    """Some rows as if they were all, to be parted into as many groups as the whole table will be."""
-    table = take_rows(job.table, rows)
-    return job._replace(
-        frame=job.frame[rows],
-        table=table,
-        members=None if job.members is None else job.members[rows],
-        guard=make_guard(job.constraints, table),
-        smallest=max(round(job.smallest * len(rows) / job.table.n_rows), 1),
-    )
-
-
-def _to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarray | None:
-    """Labels that a model can be trained on; None where there are none, or too few, or predictions of another model."""
-    if known is None or known.ndim != 1 or len(known) < FEW_ROWS:
-        return None
-    if regression:
-        return known
-    if guide_from_values(known, regression=False).outputs is not None or len(np.unique(known)) < 2:
-        return None
-    return known
-
-
-def _are_alike(known: np.ndarray | None) -> bool:
-    """Whether the same is known of all rows."""
-    return known is not None and known.ndim == 1 and bool((known == known[0]).all())
-
-
 def _settle_for(asked: str | float, choice: str | float) -> str | float:
     return choice if asked == "auto" else asked
-
-
-def _search_folds(codes: np.ndarray, n_folds: int, regression: bool, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Folds of the rows, or of a sample where there are many."""
-    rows = np.arange(len(codes))
-    if n_folds > len(rows):
-        raise ShoalError(f"cv={n_folds} asks for more parts than there are rows, {len(rows):,}: choose 3 or 5.")
-    if len(rows) > MOST_SEARCH_ROWS:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_SEARCH_ROWS, replace=False))
-    splits = fold_rows(codes[rows], n_folds, regression=regression, seed=seed)
-    folds = [(rows[known], rows[held_out]) for known, held_out in splits]
-    # A class of few rows may be in one part only, and many models refuse to learn a single class.
-    return [(known, held_out) for known, held_out in folds if regression or len(np.unique(codes[known])) > 1]
 
 
 def _response(plan: Plan, criterion: str) -> Response:
@@ -553,14 +509,3 @@ def _response(plan: Plan, criterion: str) -> Response:
 
 def _find_leaves(cuts: Cuts, binning: Binning, codes: np.ndarray) -> np.ndarray:
     return place_rows(cuts, bin_codes(binning, list(codes.T)))
-
-
-def _needs_training(model: Any) -> bool:
-    """Whether a model can be trained and is not yet."""
-    if not can_retrain(model):
-        return False
-    try:
-        check_is_fitted(model)
-    except (NotFittedError, TypeError):
-        return True
-    return False

@@ -14,11 +14,9 @@ from shoal import frames
 from shoal.errors import DataError, ShoalError, reason
 from shoal.files import read_table, replacing
 from shoal.frames import Factor
+from shoal.guides import SUM_TOLERANCE
 from shoal.models._estimators import numbers_of
 from shoal.notation import plain_text
-
-SUM_TOLERANCE = 1e-3
-"""How far the probabilities of a row may be from 1 together; files have few decimals."""
 
 
 class Predictions(NamedTuple):
