@@ -16,7 +16,7 @@ from shoal.table import encode, take_rows
 from tables import tables
 
 LINE = 0
-ROWS = ["representative", "medoid", "majority"]
+ROWS = ["representative", "medoid", "centroid", "majority"]
 """Recodings by which one of its rows stands for a group."""
 FEWER = settings(max_examples=settings.default.max_examples // 3 + 1)
 
@@ -68,6 +68,28 @@ def distance(table, one, other):
     return total
 
 
+def distances_to_mean(table, everyone, rows):
+    """Squared distance of each row to the mean of the rows, as columns of unit variance; a nominal attribute is one."""
+    total = np.zeros(len(rows))
+    for column, form in zip(table.quasi, forms(table), strict=True):
+        codes, missing = column.codes[everyone].astype(int), column.missing
+        if form != LINE:
+            one_hot = np.eye(column.n_values)
+            matrix, spread = one_hot[column.codes[rows]], one_hot[codes].var(axis=0).sum()
+            squares = ((matrix - matrix.mean(axis=0)) ** 2).sum(axis=1)
+            total += column.attribute.weight * (squares / spread if spread > 0 else 0.0)
+            continue
+        spread = np.var([column.positions[code] for code in codes if code != missing] or [0.0])
+        for i, row in enumerate(rows):
+            for other in rows:
+                a, b = column.codes[row], column.codes[other]
+                step = 2.0 * ((a == missing) != (b == missing))
+                if missing not in (a, b) and spread > 0:
+                    step = (column.positions[a] - column.positions[b]) ** 2 / spread
+                total[i] += column.attribute.weight * step / len(rows) if spread > 0 else 0.0
+    return total
+
+
 def one_hot_distances(table, rows):
     """Euclidean distance of each row to the medians of a matrix of positions from 0 to 1, and of ones and zeros."""
     columns, weights = [], []
@@ -103,6 +125,10 @@ def test_rows_that_stand_for_groups_equal_those_of_naive_twins(partition):
     groups = list(released_rows(labels, members))
     for chosen, rows in zip(rows_of(table, labels, "medoid", members), groups, strict=True):
         assert_lowest(table, chosen, {row: sum(distance(table, codes[row], codes[r]) for r in rows) for row in rows})
+    everyone = [row for rows in groups for row in rows]
+    for chosen, rows in zip(rows_of(table, labels, "centroid", members), groups, strict=True):
+        costs = distances_to_mean(table, everyone, rows).tolist()
+        assert_lowest(table, chosen, dict(zip(rows, costs, strict=True)))
     for chosen, rows in zip(rows_of(table, labels, "representative", members), groups, strict=True):
         center = [center_of(column, form, rows) for column, form in zip(table.quasi, forms(table), strict=True)]
         assert_lowest(table, chosen, {row: distance(table, codes[row], center) for row in rows})
@@ -168,3 +194,10 @@ def test_a_majority_by_hand():
     assert rows_of(table, np.zeros(5, int), "majority", None, classes) == (1,)
     assert rows_of(table, np.zeros(5, int), "majority", None, np.array([1, 0, 1, 0, 1])) == (2,)
     assert rows_of(table, np.zeros(5, int), "medoid", None) in [(1,), (3,)]
+
+
+def test_a_centroid_by_hand():
+    """The median of one to nine and a hundred is 5, the mean is 14.5: nearest to it is 9."""
+    table = encode(pl.DataFrame({"x": [*range(1, 10), 100]}), Schema([Attribute("x")]))
+    assert rows_of(table, np.zeros(10, int), "representative", None) == (4,)
+    assert rows_of(table, np.zeros(10, int), "centroid", None) == (8,)

@@ -37,7 +37,7 @@ from shoal.table import encode
 from tables import tables
 
 METHODS = method_names()
-RECODINGS = ["interval", "set", "representative", "medoid", "median", "majority", "mean", "sample"]
+RECODINGS = ["interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample"]
 CONSTRAINTS = [
     (),
     (LDiversity(2),),

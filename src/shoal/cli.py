@@ -194,7 +194,7 @@ def anonymize(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Release groups as interval, set, representative, median, medoid, majority, mean or sample; "
+            help="Release groups as interval, set, representative, medoid, centroid, median, majority, mean or sample; "
             "by default the method's own.",
         ),
     ] = None,
@@ -425,7 +425,7 @@ def protect(
         str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")
     ] = "accuracy-guided",
     recoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Release groups as representative, median, medoid, majority …")
+        str | None, typer.Option(metavar="NAME", help="Release groups as representative, medoid, centroid, majority …")
     ] = None,
     seed: Annotated[int, typer.Option(parser=whole, help="Seed of the split, the method and the models.")] = 0,
     option: Annotated[

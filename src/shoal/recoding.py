@@ -11,12 +11,12 @@ from shoal import frames
 from shoal._kernels import groups as grouping
 from shoal._kernels import hierarchy as trees
 from shoal._kernels import recoding as kernel
-from shoal._kernels.geometry import LARGEST_SET, SET, TREE
+from shoal._kernels.geometry import LARGEST_SET, LINE, SET, TREE
 from shoal.partition import bounds, distinct_values, forms, group_members, measure_geometry
 from shoal.schema import Schema
 from shoal.table import TOP, Column, Table
 
-RECODINGS = ("interval", "set", "representative", "medoid", "median", "majority", "mean", "sample")
+RECODINGS = ("interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample")
 
 
 class Recoded(NamedTuple):
@@ -41,10 +41,11 @@ def recode(
     table : Table
     labels : int array (n,)
         Group of each row, -1 for suppressed ones.
-    recoding : {"interval", "set", "representative", "medoid", "median", "majority", "mean", "sample"}
+    recoding : {"interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample"}
         Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; the row whose distances to
-        the others add up to least; medians (and most frequent values); the row nearest to the median among those of the
-        group's most frequent class; means (and most frequent values); a row drawn at random.
+        the others add up to least; the row nearest to the group's mean, each attribute in units of its spread; medians
+        (and most frequent values); the row nearest to the median among those of the group's most frequent class; means
+        (and most frequent values); a row drawn at random.
     members : bool array (n,), optional
         Rows that are released, if only some are. Ranges, ancestors and sets cover all rows of a group; a row that
         stands for its group is one that is released.
@@ -64,7 +65,7 @@ def recode(
     elif recoding == "majority":
         rows = _majority_rows(table, labels, classes)
     else:
-        rows = _central_rows(table, labels, medoid=recoding == "medoid")
+        rows = _central_rows(table, labels, recoding)
     return {column.name: Recoded(rows=rows) for column in table.quasi}
 
 
@@ -144,13 +145,29 @@ def _of_members(labels: np.ndarray, members: np.ndarray) -> np.ndarray:
     return np.where(members | ~has_members[labels], labels, -1)
 
 
-def _central_rows(table: Table, labels: np.ndarray, *, medoid: bool) -> np.ndarray:
+def _central_rows(table: Table, labels: np.ndarray, recoding: str) -> np.ndarray:
     order, starts = _released_groups(labels)
     geometry = measure_geometry(table)
-    if medoid:
-        return kernel.medoids(table.codes, order, starts, geometry)
+    if recoding == "medoid":
+        return kernel.medoids(table.codes, order, starts, geometry, None)
+    if recoding == "centroid":
+        spread = [
+            _variance(column, labels, on_line=form == LINE)
+            for column, form in zip(table.quasi, geometry.form, strict=True)
+        ]
+        return kernel.medoids(table.codes, order, starts, geometry, np.array(spread))
     center = kernel.centers(table.codes, order, starts, geometry)
     return kernel.nearest_rows(table.codes, order, starts, center, geometry)
+
+
+def _variance(column: Column, labels: np.ndarray, *, on_line: bool) -> float:
+    """Variance of the positions that are there; of names the sum over one column of zeros and ones for each."""
+    counts = np.bincount(column.codes[labels >= 0], minlength=column.n_values).astype(float)
+    if not on_line:
+        return 1.0 - float(((counts / counts.sum()) ** 2).sum())
+    counts, positions = counts[: column.n_present], column.positions[: column.n_present]
+    n = max(counts.sum(), 1.0)
+    return float(counts @ (positions - counts @ positions / n) ** 2 / n)
 
 
 def _majority_rows(table: Table, labels: np.ndarray, classes: np.ndarray | None) -> np.ndarray:

@@ -135,8 +135,12 @@ def _lower(codes, a, b):
 
 
 @jit
-def medoids(codes, order, starts, geometry):
-    """The row of each group whose distances to all others of it add up to least; of several the lowest codes."""
+def medoids(codes, order, starts, geometry, spread):
+    """The row of each group whose distances to all others of it add up to least; of several the lowest codes.
+
+    With ``spread``, the variance of each attribute, distances are squared and in units of it: the row is then the one
+    nearest to the group's mean.
+    """
     n_groups = starts.shape[0] - 1
     chosen = np.empty(n_groups, np.int64)
     for g in range(n_groups):
@@ -146,10 +150,16 @@ def medoids(codes, order, starts, geometry):
         for j in range(codes.shape[1]):
             for i in range(size):
                 values[i] = codes[order[starts[g] + i], j]
-            if geometry.form[j] == LINE:
-                _add_line_distances(values, geometry, j, total)
-            else:
-                _add_unequal(values, geometry.weight[j], total)
+            if spread is None:
+                if geometry.form[j] == LINE:
+                    _add_line_distances(values, geometry, j, total)
+                else:
+                    _add_unequal(values, geometry.weight[j], total)
+            elif spread[j] > 0.0:
+                if geometry.form[j] == LINE:
+                    _add_squared_distances(values, geometry, j, spread[j], total)
+                else:
+                    _add_unequal(values, geometry.weight[j] / spread[j], total)
         best = 0
         for i in range(1, size):
             tied = total[i] == total[best]
@@ -186,6 +196,31 @@ def _add_line_distances(values, geometry, j, total):
         r = end
     for r in range(present, n):
         total[by_value[r]] += weight * present
+
+
+@inner
+def _add_squared_distances(values, geometry, j, spread, total):
+    """Add to each row's total its squared distances to the others on a line, the mean of all such distances being 1.
+
+    The missing value is at that distance from all others.
+    """
+    at, weight, missing = geometry.position_at[j], geometry.weight[j], geometry.missing[j]
+    # Summed in order, so that the sums do not depend on the order of the rows.
+    ordered = np.sort(values)
+    n = values.shape[0]
+    present, mean, squares = 0, 0.0, 0.0
+    while present < n and ordered[present] != missing:
+        mean += geometry.position[at + ordered[present]]
+        present += 1
+    mean /= max(present, 1)
+    for r in range(present):
+        squares += (geometry.position[at + ordered[r]] - mean) ** 2
+    for i in range(n):
+        if values[i] == missing:
+            total[i] += weight * present
+        else:
+            distances = squares + present * (geometry.position[at + values[i]] - mean) ** 2
+            total[i] += weight * (distances / (2.0 * spread) + (n - present))
 
 
 @inner
