@@ -55,7 +55,7 @@ from shoal.recoding import RECODINGS, build_groups, recode, release_frame
 from shoal.schema import Schema
 from shoal.table import Missing, Table
 
-CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, "mondrian")
+CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, 0.15, "mondrian")
 """Guides that the search tries."""
 RECODINGS_TRIED = ("representative", "centroid", "majority")
 """Recodings that it tries with the best of them; the last one for classes only. On Adult a network gains three points
