@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 
 
-class FactSheet:
+class FactSheet(ABC):
     """Something that says what is most worth knowing of it in a few facts."""
 
+    @abstractmethod
     def summary(self) -> list[tuple[str, str]]:
         """The facts, each a name and a text."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}\n" + "\n".join(f"  {name}: {text}" for name, text in self.summary())

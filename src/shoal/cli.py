@@ -9,14 +9,23 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 
 from shoal import __version__, _render
+from shoal._command_files import (
+    files_in,
+    making_folder,
+    raw_risk,
+    read_to_release,
+    refuse_overwriting,
+    restore_texts,
+    write_release,
+    write_report,
+)
 from shoal._options import (
     Guided,
     Levels,
@@ -32,12 +41,6 @@ from shoal._options import (
     whole,
 )
 from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
-
-if TYPE_CHECKING:
-    import polars
-
-    from shoal.release import Release
-    from shoal.schema import Schema
 
 app = typer.Typer(
     help="Release a table k-anonymous, and be able to prove it.",
@@ -234,7 +237,7 @@ def anonymize(
     from shoal.schema import Schema
 
     read = [path for path in (source, schema, learn_from, guided.predictions) if path is not None]
-    _refuse_overwriting(read, [out, *([report] if report else [])])
+    refuse_overwriting(read, [out, *([report] if report else [])])
     asked = levels.constraints(k)
     options = parse_options(option or [], anonymize_table) | ({} if threads is None else {"n_jobs": threads})
     described = guided.schema_of(Schema.from_toml(schema))
@@ -242,7 +245,7 @@ def anonymize(
         step(f"Reading {source.name}")
         looked_at = None if takes_model(method) else [a.name for a in (*described.quasi, *described.sensitive)]
         kept_as_text = files.kind_to_write(out) == "csv"
-        raw, frame, others, separator = _read_to_release(
+        raw, frame, others, separator = read_to_release(
             source, learn_from, reading, looked_at, kept_as_text=kept_as_text, typed=guided.is_asked_for
         )
         options |= guided.options(method, described, len(frame if others is None else others))
@@ -252,114 +255,13 @@ def anonymize(
             missing=missing, random_state=seed, learn_from=others, **options,
         )  # fmt: skip
         step(f"Writing {out.name}")
-        before = _raw_risk(frame, described, asked)
+        before = raw_risk(frame, described, asked)
         if frame is not raw:
-            _restore_texts(release, raw)
-        _write(release, out, separator if source.suffix == out.suffix else None)
+            restore_texts(release, raw)
+        write_release(release, out, separator if source.suffix == out.suffix else None)
         if report is not None:
-            _write_report(release, report, before, out, f"Release of {source.name}")
+            write_report(release, report, before, out, f"Release of {source.name}")
     _render.release(release, before, out, report, json=json)
-
-
-class _ToRelease(NamedTuple):
-    """A table that is to be released."""
-
-    raw: polars.DataFrame
-    """As it is released where it is not changed."""
-    frame: polars.DataFrame
-    """As the method sees it."""
-    others: polars.DataFrame | None
-    """Rows to learn from, as the method sees them."""
-    separator: str | None
-
-
-def _read_to_release(
-    source: Path, learn_from: Path | None, reading: Reading, looked_at: Sequence[str] | None, *, kept_as_text: bool,
-    typed: bool,
-) -> _ToRelease:  # fmt: skip
-    """Read a table, and another one to learn from; marks are missing values in the columns that are looked at.
-
-    By default all columns are. ``typed`` gives the method numbers where a CSV file has them.
-    """
-    from shoal import files
-
-    names, separator = files.read_header(source, reading.character)
-    looked_at = names if looked_at is None else looked_at
-    raw = text = files.read_table(source, separator=separator, typed=False)
-    if separator is not None and not kept_as_text:
-        raw = files.give_types(files.mark_missing(text, reading.marks, names))
-    if learn_from is None:
-        frame = files.mark_missing(raw, reading.marks, looked_at)
-        # A model wants to see numbers as numbers.
-        frame = files.give_types(frame) if typed and separator is not None else frame
-        return _ToRelease(raw, frame, None, separator)
-    header = files.read_header(learn_from, reading.character)
-    _require_columns_of(source, names, learn_from, header.names)
-    others = files.read_table(learn_from, columns=names, separator=header.separator, typed=False)
-    frame, others = (files.mark_missing(table, reading.marks, looked_at) for table in (text, others))
-    if separator is not None and header.separator is not None:
-        # As one table: what is 1.0 or true in both files may stand among numbers here, and among words there.
-        together = files.give_types(frame.vstack(others))
-        frame, others = together[: frame.height], together[frame.height :]
-    elif separator is not None:
-        frame = files.give_types(frame)
-    elif header.separator is not None:
-        others = files.give_types(others)
-    return _ToRelease(raw, frame, others, separator)
-
-
-def _require_columns_of(source: Path, names: Sequence[str], learn_from: Path, given: Sequence[str]) -> None:
-    for name in names:
-        if name not in given:
-            raise ShoalError(
-                f"--learn-from {learn_from} has no column {name!r}, but {str(source)!r} has: add it there, or learn "
-                "from another file."
-            )
-    for name in given:
-        if name not in names:
-            raise ShoalError(
-                f"--learn-from {learn_from} has the column {name!r}, but {str(source)!r} has not: leave it out there, "
-                "or learn from another file."
-            )
-
-
-def _refuse_overwriting(sources: list[Path], outputs: list[Path]) -> None:
-    from shoal.files import require_place
-
-    for i, output in enumerate(outputs):
-        require_place(output)
-        for other in (*sources, *outputs[:i]):
-            if output.resolve() == other.resolve() or (output.exists() and other.exists() and output.samefile(other)):
-                raise ShoalError(f"Writing {str(output)!r} would overwrite {str(other)!r}: choose another file.")
-
-
-def _raw_risk(frame: polars.DataFrame, schema: Schema, asked: Sequence[Any]) -> Any:
-    from shoal.privacy import DeltaPresence, KMap
-    from shoal.release import check as check_table
-
-    return check_table(frame, schema, [model for model in asked if isinstance(model, (DeltaPresence, KMap))]).risk
-
-
-def _restore_texts(release: Release, raw: polars.DataFrame) -> None:
-    """Give the columns that are released as they are every character back, such as marks for missing values."""
-    quasi = {attribute.name for attribute in release.schema.quasi}
-    untouched = [name for name in release.frame.columns if name not in quasi]
-    release.frame = release.frame.with_columns(raw[release.rows].select(untouched))
-
-
-def _write(release: Release, out: Path, separator: str | None) -> None:
-    from shoal.files import kind_to_write
-
-    if kind_to_write(out) == "parquet":
-        release.to_parquet(out)
-    else:
-        release.to_csv(out, separator=separator)
-
-
-def _write_report(release: Release, path: Path, before: Any, released: Path, title: str) -> None:
-    from shoal.report import report as write_report
-
-    write_report(release, path, raw_risk=before, released_file=released, title=title)
 
 
 @app.command()
@@ -453,10 +355,10 @@ def protect(
 
     described, asked = Schema.from_toml(schema), levels.constraints(k)
     further = parse_options(option or [], protect_model)
-    written = _files_in(out, f"released{source.suffix}", "model.skops", "report.html")
+    written = files_in(out, f"released{source.suffix}", "model.skops", "report.html")
 
-    with _folder(out), _render.progress(4) as step:
-        _refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
+    with making_folder(out), _render.progress(4) as step:
+        refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
         step(f"Reading {source.name}")
         frame, held_out = reading.table(source), None if test is None else reading.table(test)
         chosen = find_model(model, described, trust)
@@ -466,33 +368,13 @@ def protect(
             recoding=recoding, random_state=seed, **further,
         )  # fmt: skip
         step("Writing the release and the model")
-        _write(protection.release, written["released"], None)
+        write_release(protection.release, written["released"], None)
         save_model(protection.model, written["model"])
         step("Writing the report")
         protection.to_html(
             written["report"], title=f"A model of {source.name}, protected", released_file=written["released"]
         )
     _render.protection(protection, written, json=json)
-
-
-def _files_in(folder: Path, *names: str) -> dict[str, Path]:
-    return {Path(name).stem: folder / name for name in names}
-
-
-@contextmanager
-def _folder(path: Path) -> Iterator[None]:
-    """Make a folder, and take it away again if nothing came of it."""
-    if path.is_file():
-        raise ShoalError(f"{str(path)!r} is a file: name a folder.")
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):  # it is not empty
-            for folder in made:
-                folder.rmdir()
-        raise
 
 
 @app.command()
@@ -612,7 +494,7 @@ def datasets(
         raise ShoalError(f"--rows {rows} is for the synthetic census: the data set {name!r} has its own rows.")
     out = Path(f"{name}.csv") if out is None else out
     schema_file = out.with_suffix(".toml")
-    _refuse_overwriting([], [out, schema_file])
+    refuse_overwriting([], [out, schema_file])
     with _render.progress(2) as step:
         step(f"Getting {name}")
         arguments = (30_000 if rows is None else rows, seed) if name == "census" else ()
@@ -645,8 +527,8 @@ def demo(
     from shoal.privacy import LDiversity
     from shoal.protection import protect as protect_model
 
-    written = _files_in(out, "census.csv", "schema.toml", "released.csv", "model.skops", "report.html")
-    with _folder(out), _render.progress(3) as step:
+    written = files_in(out, "census.csv", "schema.toml", "released.csv", "model.skops", "report.html")
+    with making_folder(out), _render.progress(3) as step:
         step(f"Making a census of {rows:,} people")
         census = make_census(rows)
         step("Protecting a forest that predicts incomes (kernels are compiled the first time)")
@@ -654,7 +536,7 @@ def demo(
         step("Writing the census, the release, the model and the report")
         write_table(open_frame(census.frame), written["census"])
         census.schema.to_toml(written["schema"])
-        _write(protection.release, written["released"], None)
+        write_release(protection.release, written["released"], None)
         save_model(protection.model, written["model"])
         title = "A model of a synthetic census, protected"
         protection.to_html(written["report"], title=title, released_file=written["released"])

@@ -1,0 +1,143 @@
+"""What commands read and write: tables that are to be released, releases, reports, folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shoal._options import Reading
+from shoal.errors import ShoalError
+
+if TYPE_CHECKING:
+    import polars
+
+    from shoal.release import Release
+    from shoal.schema import Schema
+
+
+class ToRelease(NamedTuple):
+    """A table that is to be released."""
+
+    raw: polars.DataFrame
+    """As it is released where it is not changed."""
+    frame: polars.DataFrame
+    """As the method sees it."""
+    others: polars.DataFrame | None
+    """Rows to learn from, as the method sees them."""
+    separator: str | None
+
+
+def read_to_release(
+    source: Path, learn_from: Path | None, reading: Reading, looked_at: Sequence[str] | None, *, kept_as_text: bool,
+    typed: bool,
+) -> ToRelease:  # fmt: skip
+    """Read a table, and another one to learn from; marks are missing values in the columns that are looked at.
+
+    By default all columns are. ``typed`` gives the method numbers where a CSV file has them.
+    """
+    from shoal import files
+
+    names, separator = files.read_header(source, reading.character)
+    looked_at = names if looked_at is None else looked_at
+    raw = text = files.read_table(source, separator=separator, typed=False)
+    if separator is not None and not kept_as_text:
+        raw = files.give_types(files.mark_missing(text, reading.marks, names))
+    if learn_from is None:
+        frame = files.mark_missing(raw, reading.marks, looked_at)
+        # A model wants to see numbers as numbers.
+        frame = files.give_types(frame) if typed and separator is not None else frame
+        return ToRelease(raw, frame, None, separator)
+    header = files.read_header(learn_from, reading.character)
+    _require_columns_of(source, names, learn_from, header.names)
+    others = files.read_table(learn_from, columns=names, separator=header.separator, typed=False)
+    frame, others = (files.mark_missing(table, reading.marks, looked_at) for table in (text, others))
+    if separator is not None and header.separator is not None:
+        # As one table: what is 1.0 or true in both files may stand among numbers here, and among words there.
+        together = files.give_types(frame.vstack(others))
+        frame, others = together[: frame.height], together[frame.height :]
+    elif separator is not None:
+        frame = files.give_types(frame)
+    elif header.separator is not None:
+        others = files.give_types(others)
+    return ToRelease(raw, frame, others, separator)
+
+
+def _require_columns_of(source: Path, names: Sequence[str], learn_from: Path, given: Sequence[str]) -> None:
+    for name in names:
+        if name not in given:
+            raise ShoalError(
+                f"--learn-from {learn_from} has no column {name!r}, but {str(source)!r} has: add it there, or learn "
+                "from another file."
+            )
+    for name in given:
+        if name not in names:
+            raise ShoalError(
+                f"--learn-from {learn_from} has the column {name!r}, but {str(source)!r} has not: leave it out there, "
+                "or learn from another file."
+            )
+
+
+def refuse_overwriting(sources: list[Path], outputs: list[Path]) -> None:
+    """Refuse to write over what is read, or twice over the same file, and to write where nothing can be written."""
+    from shoal.files import require_place
+
+    for i, output in enumerate(outputs):
+        require_place(output)
+        for other in (*sources, *outputs[:i]):
+            if output.resolve() == other.resolve() or (output.exists() and other.exists() and output.samefile(other)):
+                raise ShoalError(f"Writing {str(output)!r} would overwrite {str(other)!r}: choose another file.")
+
+
+def raw_risk(frame: polars.DataFrame, schema: Schema, asked: Sequence[Any]) -> Any:
+    """Risk of re-identification before anything is done."""
+    from shoal.privacy import DeltaPresence, KMap
+    from shoal.release import check as check_table
+
+    return check_table(frame, schema, [model for model in asked if isinstance(model, (DeltaPresence, KMap))]).risk
+
+
+def restore_texts(release: Release, raw: polars.DataFrame) -> None:
+    """Give the columns that are released as they are every character back, such as marks for missing values."""
+    quasi = {attribute.name for attribute in release.schema.quasi}
+    untouched = [name for name in release.frame.columns if name not in quasi]
+    release.frame = release.frame.with_columns(raw[release.rows].select(untouched))
+
+
+def write_release(release: Release, out: Path, separator: str | None) -> None:
+    """Write the released rows, as the ending of the file says."""
+    from shoal.files import kind_to_write
+
+    if kind_to_write(out) == "parquet":
+        release.to_parquet(out)
+    else:
+        release.to_csv(out, separator=separator)
+
+
+def write_report(release: Release, path: Path, before: Any, released: Path, title: str) -> None:
+    """Write the page of evidence."""
+    from shoal.report import report
+
+    report(release, path, raw_risk=before, released_file=released, title=title)
+
+
+def files_in(folder: Path, *names: str) -> dict[str, Path]:
+    """Files of a folder, by their names without endings."""
+    return {Path(name).stem: folder / name for name in names}
+
+
+@contextmanager
+def making_folder(path: Path) -> Iterator[None]:
+    """Make a folder, and take it away again if nothing came of it."""
+    if path.is_file():
+        raise ShoalError(f"{str(path)!r} is a file: name a folder.")
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # it is not empty
+            for folder in made:
+                folder.rmdir()
+        raise
