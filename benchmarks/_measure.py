@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,12 @@ def seconds(function: Callable[[], Any], repeats: int = 3, *, cpu: bool = False)
         function()
         runs.append(clock() - start)
     return statistics.median(runs)
+
+
+def in_turn(functions: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
+    """Best CPU time of each, the functions run in turn: what slows the machine for a while slows them all."""
+    runs = [[seconds(function, 1, cpu=True) for function in functions] for _ in range(repeats)]
+    return [min(times) for times in zip(*runs, strict=True)]
 
 
 def peak_memory(function: Callable[[], Any]) -> int:

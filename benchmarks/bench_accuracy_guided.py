@@ -12,11 +12,12 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from _measure import peak_memory, seconds, show
+from _measure import in_turn, peak_memory, seconds, show
 from sklearn.tree import DecisionTreeClassifier
 
 from shoal import AccuracyGuided, Schema
@@ -77,16 +78,15 @@ def beside_trees() -> None:
         frame, schema, y = adult(n)
         table = encode(frame, schema)
         ordinal = table.codes.astype(np.float32)
-        repeats = 5 if n < 100_000 else 1
+        matrices = [ordinal, one_hot(table)] if n < 100_000 else [ordinal]
         for k in (10, 100):
-            whole = measure(frame, schema, y, k, repeats)
+            warm_up(frame, schema, y, k)
             tree_alone(table, y, k)
-            alone = seconds(lambda t=table, y=y, k=k: tree_alone(t, y, k), repeats, cpu=True)
-            peers = [fit_seconds(ordinal, y, k, repeats)]
-            if n < 100_000:
-                peers.append(fit_seconds(one_hot(table), y, k, repeats))
-            ratios = [f"{peer / ours:.1f}x" for peer in peers for ours in (whole, alone)]
-            rows.append([k, n, whole, alone, peers[0], *ratios[:2], *(peers[1:] or ["-"]), *(ratios[2:] or ["-", "-"])])
+            competitors = [partial(whole, frame, schema, y, k), partial(tree_alone, table, y, k)]
+            competitors += [partial(fit_tree, matrix, y, k) for matrix in matrices]
+            ours, alone, *peers = in_turn(competitors, 10 if n < 100_000 else 2)
+            ratios = [f"{peer / mine:.1f}x" for peer in peers for mine in (ours, alone)]
+            rows.append([k, n, ours, alone, peers[0], *ratios[:2], *(peers[1:] or ["-"]), *(ratios[2:] or ["-", "-"])])
     show(
         "Adult, 12 attributes (400,000 rows: drawn with replacement), CPU seconds of ours, whole and its tree alone, "
         "and of fitting\nscikit-learn's tree to ordinal codes and to a one-hot matrix; how many times as long as ours",
@@ -105,15 +105,19 @@ def tree_alone(table, y: np.ndarray, k: int) -> None:
 def measure(frame, schema: Schema, y: np.ndarray, k: int, repeats: int, *, cpu: bool = True) -> float:
     """Seconds from frame to released frame, once everything is compiled."""
     warm_up(frame, schema, y, k)
-    return seconds(lambda: AccuracyGuided(schema, k, guide="hard").fit_transform(frame, y), repeats, cpu=cpu)
+    return seconds(lambda: whole(frame, schema, y, k), repeats, cpu=cpu)
+
+
+def whole(frame, schema: Schema, y: np.ndarray, k: int) -> None:
+    AccuracyGuided(schema, k, guide="hard").fit_transform(frame, y)
 
 
 def warm_up(frame, schema: Schema, y: np.ndarray, k: int) -> None:
-    AccuracyGuided(schema, k, guide="hard").fit_transform(frame.head(2000), y[:2000])
+    whole(frame.head(2000), schema, y[:2000], k)
 
 
-def fit_seconds(x: np.ndarray, y: np.ndarray, k: int, repeats: int) -> float:
-    return seconds(lambda: DecisionTreeClassifier(min_samples_leaf=k, random_state=0).fit(x, y), repeats, cpu=True)
+def fit_tree(matrix: np.ndarray, y: np.ndarray, k: int) -> None:
+    DecisionTreeClassifier(min_samples_leaf=k, random_state=0).fit(matrix, y)
 
 
 def one_hot(table) -> np.ndarray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -230,9 +231,8 @@ class AccuracyGuided(Anonymizer):
         if regression and known is not None and known.dtype.kind not in "fiub":
             found = str(known.flat[0])
             raise DataError(f"The model predicts numbers, but y holds {found!r}: pass numbers, or a classifier.")
-        # Models are trained in threads, and what one thread sets here for the whole process another would restore.
-        with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        no_training = self.model is None and self._asked_guide() in (0, "hard", "mondrian")
+        with nullcontext() if no_training else _while_models_train():
             plan = self._make_plan(job, self._input(job.frame), known, regression)
         self.guide_ = plan.choice
         self.recoding_ = plan.recoding if self.recoding == "auto" else self.recoding
@@ -487,6 +487,17 @@ class AccuracyGuided(Anonymizer):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+@contextmanager
+def _while_models_train() -> Iterator[None]:
+    """Silence what a search need not say, and let each model compute in one thread.
+
+    Models are trained in threads, and what one thread set for the whole process another would restore.
+    """
+    with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def _seed_of(random_state: Any) -> int:
