@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer, Job, check_seed, check_threads, check_whole, part_of
-from shoal.anonymizers._search import Attempts, Candidate, Fold, Tried, search, search_folds
+from shoal.anonymizers._search import MOST_SEARCH_ROWS, Attempts, Candidate, Fold, Tried, search, search_folds
 from shoal.anonymizers.mondrian import Mondrian
 from shoal.binned_trees import (
     CRITERIA,
@@ -72,6 +72,8 @@ MOST_CLASSES = 100
 """Whole numbers of which more differ are numbers, not classes, if neither a model nor a schema says what they are."""
 FOLDS = 5
 """Parts into which the rows are divided to ask a model about rows that it has not seen."""
+FOLDS_OF_MANY = 3
+"""The same for a table so large that the search takes a sample: two thirds of it teach a model nearly as much."""
 
 
 class Grouping(NamedTuple):
@@ -278,7 +280,7 @@ class AccuracyGuided(Anonymizer):
             asking,
             labels,
             regression=regression,
-            folds=FOLDS,
+            folds=FOLDS if job.table.n_rows <= MOST_SEARCH_ROWS else FOLDS_OF_MANY,
             seed=self._seed,
             train=self._train,
             n_jobs=self._n_threads(),
