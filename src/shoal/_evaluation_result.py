@@ -149,7 +149,7 @@ class Evaluation:
         return [self._sentence(one, loss) for one in self.affordable(loss)]
 
     def plot(self, path: str | Path) -> None:
-        """Draw the score against k, a panel a model and a line a method; PNG, SVG or PDF by the ending of the file."""
+        """Draw the score and NCP against k, a panel a model and a line a method; PNG, SVG or PDF by the ending."""
         from shoal._plot import FORMATS, draw
 
         kind = Path(path).suffix.lower().removeprefix(".")

@@ -46,25 +46,28 @@ def require_matplotlib() -> None:
 
 
 def draw(summary: Sequence[Any], score: str, kind: str) -> bytes:
-    """The score against k with its intervals, a panel a model and a line a method, as a file of this kind."""
+    """The score against k with its intervals, a panel a model and a line a method, and what the values lose by it."""
     require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
 
     models = list(dict.fromkeys(one.model for one in summary))
     methods = list(dict.fromkeys(one.method for one in summary))
-    columns = min(len(models), 3)
-    rows = math.ceil(len(models) / columns)
+    n_panels = len(models) + 1
+    columns = min(n_panels, 4 if n_panels == 4 else 3)
+    rows = math.ceil(n_panels / columns)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(max(4.6 * columns, 6.4), 3.6 * rows + 0.7), layout="constrained")
-        panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
-        for panel, model in zip(panels, models, strict=False):
+        figure = Figure(figsize=(max(4.2 * columns, 6.4), 3.6 * rows + 0.7), layout="constrained")
+        *panels, losses = figure.subplots(rows, columns, squeeze=False).ravel()[:n_panels]
+        for panel, model in zip(panels, models, strict=True):
             _draw_model(panel, [one for one in summary if one.model == model], methods, score)
             panel.set_title(model, loc="left", fontweight="bold")
-        for panel in panels[len(models) :]:
-            panel.set_visible(False)
+            panel.sharey(panels[0])
         for panel in panels[::columns]:
             panel.set_ylabel(f"{score} on unseen rows")
+        _draw_losses(losses, summary, methods)
+        for unused in figure.axes[n_panels:]:
+            unused.set_visible(False)
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
         written = io.BytesIO()
@@ -73,22 +76,51 @@ def draw(summary: Sequence[Any], score: str, kind: str) -> bytes:
 
 
 def _draw_model(panel: Any, summary: Sequence[Any], methods: Sequence[str], score: str) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter
 
     raw = summary[0].raw
-    panel.set_xscale("log")
     panel.axhline(raw.mean, color=INK, linewidth=1.4, label="raw rows")
     if not math.isnan(raw.low):
         panel.axhspan(raw.low, raw.high, color=INK, alpha=0.10, linewidth=0)
     for i, method in enumerate(methods):
-        color, marker, dashes = LINES[i % len(LINES)]
         found = sorted((one for one in summary if one.method == method and one.seeds), key=lambda one: one.k)
-        ks, means = [one.k for one in found], [one.score.mean for one in found]
-        panel.plot(ks, means, color=color, marker=marker, linestyle=dashes, markersize=5, linewidth=1.6, label=method)
+        ks = [one.k for one in found]
+        color = _draw_line(panel, i, method, ks, [one.score.mean for one in found])
         low, high = [one.score.low for one in found], [one.score.high for one in found]
-        panel.fill_between(ks, low, high, color=color, alpha=0.16, linewidth=0)
+        # Bands of many methods lie on top of each other, and should not hide the lines.
+        panel.fill_between(ks, low, high, color=color, alpha=0.16 if len(methods) <= 3 else 0.06, linewidth=0)
     baseline = "most frequent class" if score == "accuracy" else "mean"
     panel.axhline(summary[0].baseline, color=SOFT, linewidth=1.2, linestyle=":", label=f"always the {baseline}")
+    _lay_out(panel, summary)
+    if score == "accuracy":
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share * 100:.4g} %"))
+
+
+def _draw_losses(panel: Any, summary: Sequence[Any], methods: Sequence[str]) -> None:
+    """What people would lose who read the values; a method that is guided by a model is shown as the mean of all."""
+    for i, method in enumerate(methods):
+        found: dict[int, list[float]] = {}
+        for one in summary:
+            if one.method == method and one.seeds:
+                found.setdefault(one.k, []).append(one.ncp)
+        ks = sorted(found)
+        _draw_line(panel, i, method, ks, [sum(found[k]) / len(found[k]) for k in ks])
+    panel.set_title("what the values lose", loc="left", fontweight="bold")
+    panel.set_ylabel("NCP of the groups")
+    panel.set_ylim(bottom=0)
+    _lay_out(panel, summary)
+
+
+def _draw_line(panel: Any, number: int, label: str, ks: Sequence[int], values: Sequence[float]) -> str:
+    color, marker, dashes = LINES[number % len(LINES)]
+    panel.plot(ks, values, color=color, marker=marker, linestyle=dashes, markersize=5, linewidth=1.6, label=label)
+    return color
+
+
+def _lay_out(panel: Any, summary: Sequence[Any]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+    panel.set_xscale("log")
     panel.set_xlabel("k, rows that are alike at least")
     panel.xaxis.set_major_locator(FixedLocator(sorted({one.k for one in summary})))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:,.0f}"))
@@ -96,5 +128,3 @@ def _draw_model(panel: Any, summary: Sequence[Any], methods: Sequence[str], scor
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.grid(axis="y", color="#e3e0d8", linewidth=0.7)
     panel.set_axisbelow(True)
-    if score == "accuracy":
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share * 100:.4g} %"))

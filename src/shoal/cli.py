@@ -197,8 +197,8 @@ def anonymize(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Release groups as interval, set, representative, medoid, centroid, median, majority, mean or sample; "
-            "by default the method's own.",
+            help="Release groups as interval, set, level (Flash), representative, medoid, centroid, median, majority, "
+            "mean or sample; by default the method's own.",
         ),
     ] = None,
     suppress: Annotated[

@@ -14,7 +14,7 @@ import numpy as np
 from shoal._kernels import hierarchy as trees
 from shoal._kernels.geometry import LARGEST_SET, SET, TREE
 from shoal.errors import ShoalError
-from shoal.partition import Bounds, bounds, count_groups, distinct_values, forms
+from shoal.partition import Bounds, Nodes, bounds, count_groups, distinct_values, forms
 from shoal.table import Column, Table
 
 Scale = Literal["ncp", "granularity", "height"]
@@ -50,9 +50,19 @@ class Risk(NamedTuple):
     threshold: float
 
 
-def all_losses(table: Table, labels: np.ndarray, *, sets: bool = False, members: np.ndarray | None = None) -> Loss:
-    """Every loss of a partition that needs no target, over the released rows (all, unless ``members`` says which)."""
-    groups = _measure_groups(table, labels, members)
+def all_losses(
+    table: Table,
+    labels: np.ndarray,
+    *,
+    sets: bool = False,
+    members: np.ndarray | None = None,
+    nodes: Nodes | None = None,
+) -> Loss:
+    """Every loss of a partition that needs no target, over the released rows (all, unless ``members`` says which).
+
+    Groups lose what their tightest ranges, ancestors or sets do, unless ``nodes`` says what they are released as.
+    """
+    groups = _measure_groups(table, labels, members, nodes)
     shares = _cell_losses(table, groups, "ncp", sets=sets)
     gil = _gil(table, groups)
     kept = labels if members is None else labels[members]
@@ -169,18 +179,27 @@ class _Groups(NamedTuple):
     n_rows: int
     """Released rows in all."""
     members: np.ndarray | None
+    as_nodes: bool
+    """Whether groups are released as nodes, a nominal attribute without a hierarchy as a value or the top."""
 
 
-def _measure_groups(table: Table, labels: np.ndarray, members: np.ndarray | None = None) -> _Groups:
-    found = bounds(table, labels)
+def _measure_groups(
+    table: Table, labels: np.ndarray, members: np.ndarray | None = None, nodes: Nodes | None = None
+) -> _Groups:
+    found = bounds(table, labels) if nodes is None else Bounds(nodes.low, nodes.high)
     kept = labels if members is None else labels[members]
     sizes = np.bincount(kept[kept >= 0], minlength=len(found.low))
-    return _Groups(labels, found, sizes, int(np.count_nonzero(kept < 0)), len(kept), members)
+    return _Groups(labels, found, sizes, int(np.count_nonzero(kept < 0)), len(kept), members, nodes is not None)
+
+
+def _forms(table: Table, groups: _Groups, *, sets: bool) -> np.ndarray:
+    form = forms(table, sets=sets)
+    return np.where(form == SET, TREE, form) if groups.as_nodes else form
 
 
 def _cell_losses(table: Table, groups: _Groups, scale: Scale, *, sets: bool) -> np.ndarray:
     """Mean loss over all released rows of each quasi-identifier; suppressed rows lose 1."""
-    form = forms(table, sets=sets and scale != "height")
+    form = _forms(table, groups, sets=sets and scale != "height")
     means = np.empty(len(table.quasi))
     for j, column in enumerate(table.quasi):
         losses = _group_losses(column, form[j], groups.found, j, groups.labels, scale)
@@ -196,7 +215,7 @@ def _gil(table: Table, groups: _Groups) -> float:
 
 
 def _entropy(table: Table, groups: _Groups, *, sets: bool) -> float:
-    form = forms(table, sets=sets)
+    form = _forms(table, groups, sets=sets)
     low, high = groups.found
     total = 0.0
     for j, column in enumerate(table.quasi):

@@ -47,6 +47,16 @@ class Bounds(NamedTuple):
     high: np.ndarray
 
 
+class Nodes(NamedTuple):
+    """The node that stands for every quasi-identifier in every group, and the lowest and highest code under it."""
+
+    node: np.ndarray
+    """int32 (groups, q): a node of the attribute's hierarchy; any number where it has none."""
+    low: np.ndarray
+    high: np.ndarray
+    """int64 (groups, q)."""
+
+
 def count_groups(labels: np.ndarray, columns: Sequence[Column], members: np.ndarray | None = None) -> Counts:
     """Count rows and sensitive values per group; suppressed rows are a group of their own, the last.
 

@@ -78,7 +78,7 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             anonymizer.set_params(model=clone(self.model))
         released = anonymizer.fit_transform(X, y)
         recoding = anonymizer._recoding()
-        if recoding in ("interval", "set"):
+        if recoding in ("interval", "level", "set"):
             raise ShoalError(
                 f"recoding={recoding!r} is of no use to a model that must understand raw rows: "
                 "set the anonymizer's recoding to 'representative'."

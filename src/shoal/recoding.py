@@ -12,7 +12,7 @@ from shoal._kernels import groups as grouping
 from shoal._kernels import hierarchy as trees
 from shoal._kernels import recoding as kernel
 from shoal._kernels.geometry import LARGEST_SET, LINE, SET, TREE
-from shoal.partition import bounds, distinct_values, forms, group_members, measure_geometry
+from shoal.partition import Nodes, bounds, distinct_values, forms, group_members, measure_geometry
 from shoal.schema import Schema
 from shoal.table import TOP, Column, Table
 
@@ -69,6 +69,28 @@ def recode(
     return {column.name: Recoded(rows=rows) for column in table.quasi}
 
 
+def recode_as_nodes(table: Table, labels: np.ndarray, nodes: Nodes) -> dict[str, Recoded]:
+    """Release every group as the nodes it was generalised to, whatever part of them its rows fill."""
+    suppressed = bool((labels < 0).any())
+    order, starts = group_members(labels)
+    recoded = {}
+    for j, column in enumerate(table.quasi):
+        node, low, high = nodes.node[:, j], nodes.low[:, j], nodes.high[:, j]
+        whole = column.tree is not None and bool((node >= column.n_values).any())
+        if not suppressed and not whole and (low == high).all():
+            recoded[column.name] = Recoded(rows=order[starts[:-1]])
+            continue
+        texts = np.array([column.text(code) for code in range(column.n_values)], object)
+        if column.tree is not None:
+            values = list(_node_texts(column, texts)[node])
+        else:
+            # A range of all there is says no more than the top.
+            everything = (low == 0) & (high == column.n_values - 1) & (low < high)
+            values = np.where(everything, TOP, np.array(_ranges(column, low, high, texts), object)).tolist()
+        recoded[column.name] = Recoded(values)
+    return recoded
+
+
 def _spans(table: Table, labels: np.ndarray, *, sets: bool) -> dict[str, Recoded]:
     found = bounds(table, labels)
     form = forms(table, sets=sets)
@@ -105,9 +127,15 @@ def _ranges(column: Column, low: np.ndarray, high: np.ndarray, texts: np.ndarray
 def _ancestors(column: Column, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
     assert column.tree is not None
     nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)
+    return list(_node_texts(column, texts)[nodes])
+
+
+def _node_texts(column: Column, texts: np.ndarray) -> np.ndarray:
+    """What each node of the hierarchy is shown as; a single value as it is written in the table."""
+    assert column.tree is not None
     labels = np.array(column.tree.labels, object)
     labels[: column.n_values] = texts
-    return list(labels[nodes])
+    return labels
 
 
 def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:

@@ -239,7 +239,8 @@ def anonymize(
     checked = _require_levels(check(released, schema, asked), method)
     member_of = membership(asked)
     members = None if member_of is None else _truths(released, member_of)
-    loss = all_losses(table, labels, sets=anonymizer._recoding() == "set", members=members)
+    sets, nodes = anonymizer._recoding() == "set", anonymizer._released_nodes()
+    loss = all_losses(table, labels, sets=sets, members=members, nodes=nodes)
     rows = np.arange(len(labels))
     if member_of is not None and members is not None:
         rows = np.flatnonzero(members)

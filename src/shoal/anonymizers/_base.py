@@ -21,9 +21,9 @@ from shoal.growth import Cuts, settle
 from shoal.guards import largest_k, make_guard, membership, released_rows
 from shoal.guides import guide_from_values, read_labels
 from shoal.models import read_target
-from shoal.partition import Bounds, bounds, count_groups
+from shoal.partition import Bounds, Nodes, bounds, count_groups
 from shoal.privacy import KAnonymity, PrivacyModel, check_constraints, show_level
-from shoal.recoding import RECODINGS, build_groups, recode, release_frame
+from shoal.recoding import RECODINGS, build_groups, recode, recode_as_nodes, release_frame
 from shoal.schema import Attribute, Schema, require_schema
 from shoal.suppression import trim
 from shoal.table import Missing, Table, encode, encode_like, restrict, take_rows
@@ -195,7 +195,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         guard = make_guard(constraints, table)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         smallest = largest_k(constraints) if members is None else 1
-        _require_whole_table(constraints, table, members, smallest)
+        require_whole_table(constraints, table, members, smallest)
         return Job(frame, table, members, constraints, guard, smallest)
 
     def _look_at_target(self, job: Job, y: Any) -> Any:
@@ -223,13 +223,27 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if recoding == "majority" and classes is None:
             # The search took it for rows whose classes are known; of these rows they are not.
             recoding = "representative"
-        if self.suppression > 0:
-            labels = trim(job.table, labels, job.guard, job.smallest, self.suppression, sets=recoding == "set")
+        labels = self._suppress(job, labels, sets=recoding == "set")
         # Only a draw needs random numbers; anything else must not advance a generator that others share.
-        random = _random_source(self.random_state) if recoding == "sample" else None
-        groups = build_groups(job.frame, recode(job.table, labels, recoding, job.members, random, classes))
-        _require_released_groups(job, labels, groups)
+        random = random_source(self.random_state) if recoding == "sample" else None
+        nodes = self._released_nodes()
+        if nodes is not None:
+            recoded = recode_as_nodes(job.table, labels, nodes)
+        else:
+            recoded = recode(job.table, labels, recoding, job.members, random, classes)
+        groups = build_groups(job.frame, recoded)
+        require_released_groups(job, labels, groups)
         return labels, groups
+
+    def _suppress(self, job: Job, labels: np.ndarray, *, sets: bool) -> np.ndarray:
+        """Labels with the rows suppressed that may be, where that lets the others be released more exactly."""
+        if self.suppression == 0:
+            return labels
+        return trim(job.table, labels, job.guard, job.smallest, self.suppression, sets=sets)
+
+    def _released_nodes(self) -> Nodes | None:
+        """What the fitted groups are released as, where that is not what the recoding makes of their rows."""
+        return None
 
     def _recoding(self) -> str:
         return self.recoding
@@ -294,7 +308,7 @@ def _encode(
     return replace(table, columns={**table.columns, **restricted}), members
 
 
-def _require_whole_table(
+def require_whole_table(
     constraints: Sequence[PrivacyModel], table: Table, members: np.ndarray | None, smallest: int
 ) -> None:
     """Nothing coarser than the whole table can be released, so what fails there cannot be reached at all."""
@@ -311,7 +325,7 @@ def _require_whole_table(
             )
 
 
-def _require_released_groups(job: Job, labels: np.ndarray, groups: nw.DataFrame[Any]) -> None:
+def require_released_groups(job: Job, labels: np.ndarray, groups: nw.DataFrame[Any]) -> None:
     """Groups that are released alike are one group to a reader, and must keep the constraints as such.
 
     That they do follows for every model but delta-disclosure, where a value that is absent from one group is ignored.
@@ -356,7 +370,7 @@ def check_seed(random_state: Any) -> None:
         ) from None
 
 
-def _random_source(random_state: Any) -> np.random.Generator:
+def random_source(random_state: Any) -> np.random.Generator:
     check_seed(random_state)
     return np.random.default_rng(check_random_state(random_state).randint(2**31))
 

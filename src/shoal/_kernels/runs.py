@@ -1,0 +1,378 @@
+"""The best cuts of a sequence of rows into runs, and the merging of runs that break a rule.
+
+Rows are packed and lie in the order in which they are cut. What a run loses is its number of rows times the sum, over
+the attributes, of weight times width.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal._kernels._jit import inner, jit
+from shoal._kernels.geometry import SET, code_of, width
+from shoal._kernels.guard import guard_holds
+
+ONE = np.uint64(1)
+HIGHEST = np.iinfo(np.int64).max
+STAY, SAME, LEFT, RIGHT = 0, 1, 2, 3
+"""What becomes of a run: it stays, takes in its left neighbour because that is released alike, or takes in one side."""
+
+
+class Reach(NamedTuple):
+    """How far the rows of one run reach; grows with every row that is taken in."""
+
+    low: np.ndarray
+    high: np.ndarray
+    distinct: np.ndarray
+    """int64 (q,): lowest and highest code; number of values of a SET attribute."""
+    seen: np.ndarray
+    seen_at: np.ndarray
+    """The run that had each value of a SET attribute last: seen[seen_at[j] + code]."""
+
+
+class Fields(NamedTuple):
+    """Where the codes of the attributes lie whose reach is a range, and the attributes that are sets."""
+
+    attribute: np.ndarray
+    word: np.ndarray
+    shift: np.ndarray
+    mask: np.ndarray
+    """One entry a field."""
+    guard: np.ndarray
+    most: np.ndarray
+    """uint64, one entry a word: the spare bits, and the highest codes."""
+    sets: np.ndarray
+    """int64: the SET attributes."""
+
+
+@jit
+def run_costs(rows, geometry, smallest, places, first, last, costs):
+    """What the runs lose that begin at the places first..last and end ``smallest`` to 2 ``smallest`` - 1 rows later.
+
+    ``places`` are the row numbers where cuts may lie, ascending; the last one is the number of rows. Row a of ``costs``
+    has the runs from place ``first + a`` to those places, one after the other.
+
+    Two subtractions compare all codes of a word with the bounds of the run: the spare bit of a field stays set where
+    its code lies within. Most rows stretch nothing, so that little else is done for them. All of it is one function,
+    because calls that hand over many arrays take longer than what is done here.
+    """
+    offset, final = places[first], places[-1]
+    fields = _lay_fields(geometry)
+    words = _pack_fields(rows, fields, offset, min(places[last - 1] + 2 * smallest - 1, final))
+    attribute, word_of, shifts, masks, guard = fields.attribute, fields.word, fields.shift, fields.mask, fields.guard
+    q, n_words, n_fields, n_sets = geometry.form.shape[0], words.shape[1], attribute.shape[0], fields.sets.shape[0]
+    low, high, distinct, seen, seen_at = new_reach(geometry)
+    set_codes = _unpack_sets(rows, fields, seen_at, offset, offset + words.shape[0])
+    share, stale = np.empty(q), np.empty(q, np.bool_)
+    lowest, highest = np.empty(n_words, np.uint64), np.empty(n_words, np.uint64)
+    nearest = first
+    for a in range(first, last):
+        begin, end = places[a] - offset, min(places[a] + 2 * smallest - 1, final) - offset
+        if end - begin < smallest:
+            break
+        while places[nearest] < places[a] + smallest:
+            nearest += 1
+        for j in range(q):
+            low[j], high[j], distinct[j], stale[j] = HIGHEST, -1, 0, True
+        for w in range(n_words):
+            # Nothing lies within these, so that the first row stretches all fields.
+            lowest[w], highest[w] = fields.most[w], guard[w]
+        place, total, grown = nearest, 0.0, True
+        for i in range(begin, end):
+            within = True
+            for w in range(n_words):
+                word = words[i, w]
+                if (highest[w] - word) & ((word | guard[w]) - lowest[w]) & guard[w] != guard[w]:
+                    within = False
+            if not within:
+                grown = True
+                for f in range(n_fields):
+                    j, w, shift = attribute[f], word_of[f], shifts[f]
+                    code = np.int64((words[i, w] >> shift) & masks[f])
+                    if code < low[j]:
+                        low[j], stale[j] = code, True
+                        lowest[w] = (lowest[w] & ~(masks[f] << shift)) | (np.uint64(code) << shift)
+                    if code > high[j]:
+                        high[j], stale[j] = code, True
+                        highest[w] = (highest[w] & ~(masks[f] << shift)) | (np.uint64(code) << shift)
+            for s in range(n_sets):
+                at = set_codes[i, s]
+                if seen[at] != a:
+                    seen[at] = a
+                    j = fields.sets[s]
+                    distinct[j] += 1
+                    # Of a set only the number of values counts, and whether it is one.
+                    low[j], high[j] = 0, distinct[j] - 1
+                    stale[j] = grown = True
+            if offset + i + 1 == places[place]:
+                if grown:
+                    total = 0.0
+                    for j in range(q):
+                        if stale[j]:
+                            stale[j] = False
+                            share[j] = geometry.weight[j] * width(geometry, j, low[j], high[j], distinct[j])
+                        total += share[j]
+                    grown = False
+                costs[a - first, place - nearest] = (i + 1 - begin) * total
+                place += 1
+
+
+@inner
+def _lay_fields(geometry):
+    """Room for the codes of all LINE and TREE attributes, each with a bit to spare."""
+    q = geometry.form.shape[0]
+    attribute, sets = np.empty(q, np.int64), np.empty(q, np.int64)
+    word, shift, mask = np.empty(q, np.int64), np.empty(q, np.uint64), np.empty(q, np.uint64)
+    guard, most = np.zeros(q, np.uint64), np.zeros(q, np.uint64)
+    m, n_sets, at, used = 0, 0, 0, 0
+    for j in range(q):
+        if geometry.form[j] == SET:
+            sets[n_sets] = j
+            n_sets += 1
+            continue
+        bits = 1
+        while (geometry.n_values[j] - 1) >> bits:
+            bits += 1
+        if used + bits + 1 > 64:
+            at, used = at + 1, 0
+        attribute[m], word[m], shift[m], mask[m] = j, at, used, (1 << bits) - 1
+        guard[at] |= ONE << np.uint64(used + bits)
+        most[at] |= mask[m] << shift[m]
+        m, used = m + 1, used + bits + 1
+    n_words = at + 1 if m > 0 else 0
+    return Fields(attribute[:m], word[:m], shift[:m], mask[:m], guard[:n_words], most[:n_words], sets[:n_sets])
+
+
+@inner
+def _pack_fields(rows, fields, start, stop):
+    words = np.zeros((stop - start, fields.guard.shape[0]), np.uint64)
+    for f in range(fields.attribute.shape[0]):
+        j, word, shift = fields.attribute[f], fields.word[f], fields.shift[f]
+        for i in range(stop - start):
+            words[i, word] |= np.uint64(code_of(rows, start + i, j)) << shift
+    return words
+
+
+@inner
+def _unpack_sets(rows, fields, seen_at, start, stop):
+    """Where the values of SET attributes are marked as seen, for rows that lie side by side."""
+    found = np.empty((stop - start, fields.sets.shape[0]), np.int64)
+    for s in range(fields.sets.shape[0]):
+        for i in range(stop - start):
+            found[i, s] = seen_at[fields.sets[s]] + code_of(rows, start + i, fields.sets[s])
+    return found
+
+
+@inner
+def _are_equal(words, i, other):
+    equal = True
+    for w in range(words.shape[1]):
+        equal = equal and words[i, w] == words[other, w]
+    return equal
+
+
+@inner
+def new_reach(geometry):
+    """Scratch space for the reach of runs."""
+    q = geometry.form.shape[0]
+    seen_at = np.zeros(q, np.int64)
+    size = 0
+    for j in range(q):
+        seen_at[j] = size
+        if geometry.form[j] == SET:
+            size += geometry.n_values[j]
+    return Reach(np.empty(q, np.int64), np.empty(q, np.int64), np.empty(q, np.int64), np.full(size, -1), seen_at)
+
+
+@inner
+def _start(reach):
+    for j in range(reach.low.shape[0]):
+        reach.low[j], reach.high[j], reach.distinct[j] = HIGHEST, -1, 0
+
+
+@inner
+def _take_in(reach, geometry, j, code, run):
+    """Let the run reach a code; whether it did not before."""
+    if geometry.form[j] == SET:
+        at = reach.seen_at[j] + code
+        if reach.seen[at] == run:
+            return False
+        reach.seen[at] = run
+        reach.distinct[j] += 1
+    elif reach.low[j] <= code <= reach.high[j]:
+        return False
+    reach.low[j], reach.high[j] = min(reach.low[j], code), max(reach.high[j], code)
+    return True
+
+
+@jit
+def choose_runs(words, smallest, places, first, last, costs, loss, parted, following):
+    """Of all ways to cut the rows from each place first..last on, the best, given those from later places on.
+
+    The best way loses least; of several it parts the fewest equal rows, and of those its first run is the shortest.
+    ``loss`` is infinite where there is no way. ``following`` is the place where the first run ends.
+    """
+    final = places.shape[0] - 1
+    lowest = min(np.searchsorted(places, places[last - 1] + smallest), final)
+    for a in range(last - 1, first - 1, -1):
+        loss[a], parted[a], following[a] = np.inf, 0, final
+        while lowest > a and places[lowest - 1] >= places[a] + smallest:
+            lowest -= 1
+        if places[lowest] < places[a] + smallest:
+            continue
+        for place in range(lowest, final + 1):
+            if places[place] >= places[a] + 2 * smallest:
+                break
+            value = costs[a - first, place - lowest] + loss[place]
+            parts = parted[place]
+            if place < final and _are_equal(words, places[place], places[place] - 1):
+                parts += 1
+            if value < loss[a] or (value == loss[a] and parts < parted[a]):
+                loss[a], parted[a], following[a] = value, parts, place
+
+
+@jit
+def follow(places, following):
+    """Where the runs start, from the first on."""
+    starts = np.empty(places.shape[0], np.int64)
+    n_runs, place = 0, 0
+    while place < places.shape[0] - 1:
+        starts[n_runs] = places[place]
+        place, n_runs = following[place], n_runs + 1
+    return starts[:n_runs].copy()
+
+
+@jit
+def steps(rows, geometry, losses):
+    """What is lost when a row is released together with the one before, for every row but the first."""
+    q = geometry.form.shape[0]
+    losses[0] = 0.0
+    for i in range(1, losses.shape[0]):
+        total = 0.0
+        for j in range(q):
+            one, other = code_of(rows, i - 1, j), code_of(rows, i, j)
+            if one != other:
+                total += geometry.weight[j] * width(geometry, j, min(one, other), max(one, other), 2)
+        losses[i] = total
+
+
+@jit
+def merge_runs(rows, geometry, starts, guard):
+    """Where the runs start that are left when all rules hold in each, and no two neighbours are released alike.
+
+    From left to right, a run that breaks a rule takes in the neighbour with which the summed loss grows less (the left
+    one if equal), and further runs on that side until it has a quarter more rows than before; then it is looked at
+    again. So rows are counted anew only when there are enough new ones: a rule that nothing but the whole table keeps
+    takes n log n steps, not n squared. A run that is released as its left neighbour is takes that in too: to a reader
+    the two are one. Runs of nothing but the same row are joined before all else.
+    """
+    n = rows.words.shape[0]
+    starts = _join_equal(rows.words, starts)
+    finished = np.empty(starts.shape[0], np.int64)
+    n_finished, ahead, stamp = 0, 0, 0
+    reach, beside = new_reach(geometry), new_reach(geometry)
+    while ahead < starts.shape[0]:
+        begin, end = starts[ahead], _stop(starts, ahead, n)
+        ahead, stamp = ahead + 1, stamp + 1
+        own = stamp
+        _start(reach)
+        _take_in_rows(reach, geometry, rows, begin, end, own)
+        while True:
+            left = finished[n_finished - 1] if n_finished > 0 else begin
+            right = _stop(starts, ahead, n) if end < n else end
+            stamp += 2
+            side = _side(reach, own, beside, stamp, geometry, rows, guard, left, begin, end, right)
+            if side == STAY:
+                break
+            enough = 0 if side == SAME else (5 * (end - begin) + 3) // 4
+            while True:
+                if side == RIGHT:
+                    _take_in_rows(reach, geometry, rows, end, _stop(starts, ahead, n), own)
+                    end, ahead = _stop(starts, ahead, n), ahead + 1
+                else:
+                    n_finished -= 1
+                    _take_in_rows(reach, geometry, rows, finished[n_finished], begin, own)
+                    begin = finished[n_finished]
+                if end - begin >= enough or (end == n if side == RIGHT else begin == 0):
+                    break
+        finished[n_finished] = begin
+        n_finished += 1
+    return finished[:n_finished].copy()
+
+
+@inner
+def _join_equal(words, starts):
+    """Where runs start once those of nothing but the same row are joined; equal rows lie side by side."""
+    joined = np.empty(starts.shape[0], np.int64)
+    n_joined = 0
+    for run in range(starts.shape[0]):
+        last = _stop(starts, run, words.shape[0]) - 1
+        if n_joined == 0 or not _are_equal(words, joined[n_joined - 1], last):
+            joined[n_joined] = starts[run]
+            n_joined += 1
+    return joined[:n_joined].copy()
+
+
+@inner
+def _stop(starts, run, n):
+    return starts[run + 1] if run + 1 < starts.shape[0] else n
+
+
+@inner
+def _take_in_rows(reach, geometry, rows, start, stop, run):
+    for i in range(start, stop):
+        if i == start or not _are_equal(rows.words, i, i - 1):
+            for j in range(reach.low.shape[0]):
+                _take_in(reach, geometry, j, code_of(rows, i, j), run)
+
+
+@inner
+def _side(reach, own, beside, stamp, geometry, rows, guard, left, begin, end, right):
+    """What becomes of the run begin..end, between left..begin and end..right (empty where there is none)."""
+    holds = guard_holds(guard, rows.order, begin, end)
+    if right - left == end - begin or (holds and left == begin):
+        return STAY
+    size = end - begin
+    to_left, same = _growth(reach, own, beside, stamp, geometry, rows, left, begin, size)
+    if holds:
+        return SAME if same else STAY
+    to_right, _ = _growth(reach, own, beside, stamp + 1, geometry, rows, end, right, size)
+    return LEFT if to_left <= to_right else RIGHT
+
+
+@inner
+def _growth(reach, own, beside, stamp, geometry, rows, start, stop, size):
+    """What a run of so many rows and its neighbour lose together beyond what the neighbour loses alone.
+
+    Infinite where there is no neighbour. Also whether both are released alike: no width of either grows.
+    """
+    if start == stop:
+        return np.inf, False
+    _start(beside)
+    _take_in_rows(beside, geometry, rows, start, stop, stamp)
+    together, alone, same = 0.0, 0.0, True
+    for j in range(reach.low.shape[0]):
+        low, high = min(reach.low[j], beside.low[j]), max(reach.high[j], beside.high[j])
+        distinct = reach.distinct[j]
+        if geometry.form[j] == SET:
+            distinct += _only_beside(reach, own, beside, rows, j, start, stop)
+        joined = width(geometry, j, low, high, distinct)
+        single = width(geometry, j, beside.low[j], beside.high[j], beside.distinct[j])
+        same = same and joined == single == width(geometry, j, reach.low[j], reach.high[j], reach.distinct[j])
+        together += geometry.weight[j] * joined
+        alone += geometry.weight[j] * single
+    return (size + stop - start) * together - (stop - start) * alone, same
+
+
+@inner
+def _only_beside(reach, own, beside, rows, j, start, stop):
+    """How many values of a SET attribute only the neighbour has; it forgets them."""
+    at, n = reach.seen_at[j], 0
+    for i in range(start, stop):
+        value = at + code_of(rows, i, j)
+        if reach.seen[value] != own and beside.seen[value] >= 0:
+            beside.seen[value] = -1
+            n += 1
+    return n

@@ -1,0 +1,270 @@
+"""SaNGreeA's greedy clusters: best-first search for the cheapest row, in boxes over the rows that are not yet assigned.
+
+What a candidate costs never falls while a cluster grows, so what it cost before still bounds what it costs now. The
+queue of a cluster is therefore kept until the cluster is complete, and an entry is brought up to date only when it
+comes first. The result is that of looking at every row at every step; ties go to the lowest row.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal._kernels._jit import inner, jit
+from shoal._kernels.guard import guard_holds
+from shoal._kernels.sangreea_space import absorb, bound_of, cost_with, empty_cluster, open_cluster
+from shoal._kernels.sangreea_tree import NOBODY, take
+
+REBUILD_BELOW = 0.6
+"""Boxes are built anew when less than this share of their rows is left."""
+BETWEEN_CHECKS = 8
+"""A cluster of s rows that breaks a constraint is looked at again s / 8 rows later, at once if s is less."""
+
+
+class Queue(NamedTuple):
+    """A heap of boxes and rows by (bound, lowest row)."""
+
+    bound: np.ndarray
+    lowest: np.ndarray
+    entry: np.ndarray
+    """A box, or -1 - the place of a row."""
+    age: np.ndarray
+    """How often the cluster had changed when the bound was computed."""
+    state: np.ndarray
+    """int64 (2,): the number of entries, and how often the cluster has changed."""
+
+
+@jit
+def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, labels, n_clusters):
+    """Assign rows to clusters and write their numbers into ``labels``.
+
+    Returns how many clusters there are and where in ``seeds`` to go on with new boxes: many rows of these are gone. At
+    the end of the seeds all is done; rows that no cluster could be made of keep their label.
+
+    Parameters
+    ----------
+    space : Space
+    codes : int32 array (n, q)
+    boxes : Boxes
+        Over all rows that are not taken.
+    seeds : int64 array
+        Rows in the order in which they begin clusters, where they are still there by then.
+    at : int
+        Where in ``seeds`` to begin.
+    taken : uint8 array (n,)
+        1 for rows that are not to be had; those of new clusters are added.
+    smallest : int
+        Rows that a cluster has at least.
+    guard : Guard or None
+        What else must hold in a cluster.
+    labels : int64 array (n,)
+    n_clusters : int
+        Clusters that are there already.
+    """
+    n_left = boxes.rows.shape[0]
+    enough = REBUILD_BELOW * n_left
+    queue, cluster = open_queue(boxes), open_cluster(codes.shape[1])
+    rows = np.empty(n_left, np.int64)
+    while at < seeds.shape[0] and n_left >= enough:
+        seed = seeds[at]
+        at += 1
+        if taken[seed] != 0:
+            continue
+        if n_left < smallest:
+            return n_clusters, seeds.shape[0]
+        rows[0] = seed
+        take(boxes, taken, seed)
+        empty_cluster(cluster)
+        absorb(space, cluster, codes, seed)
+        size, holds = grow(space, boxes, queue, cluster, taken, rows, 1, smallest, guard)
+        if not holds:
+            return n_clusters, seeds.shape[0]
+        for i in range(size):
+            labels[rows[i]] = n_clusters
+            if i > 0:
+                take(boxes, taken, rows[i])
+        n_left -= size
+        n_clusters += 1
+    return n_clusters, at
+
+
+@jit
+def grow_one(space, codes, boxes, taken, members, smallest, guard):
+    """The rows of a cluster that is grown from its first members, and whether the guard's rules hold in it."""
+    queue, cluster = open_queue(boxes), open_cluster(codes.shape[1])
+    rows = np.empty(codes.shape[0], np.int64)
+    before = np.empty(members.shape[0], np.uint8)
+    for i in range(members.shape[0]):
+        rows[i], before[i] = members[i], taken[members[i]]
+        taken[members[i]] = 1
+        absorb(space, cluster, codes, members[i])
+    size, holds = grow(space, boxes, queue, cluster, taken, rows, members.shape[0], smallest, guard)
+    for i in range(members.shape[0]):
+        taken[members[i]] = before[i]
+    return rows[:size].copy(), holds
+
+
+@jit
+def take_rows(boxes, taken, rows):
+    """Note that rows are no longer to be had."""
+    for row in rows:
+        take(boxes, taken, row)
+
+
+@jit
+def cheapest(space, codes, boxes, taken, members, n_wanted):
+    """The rows that are cheapest to add to a cluster, and what it then costs."""
+    queue, cluster = open_queue(boxes), open_cluster(codes.shape[1])
+    for row in members:
+        absorb(space, cluster, codes, row)
+    rows, costs = np.empty(n_wanted, np.int64), np.empty(n_wanted)
+    _begin(space, boxes, queue, cluster)
+    found = 0
+    while found < n_wanted:
+        place, costs[found] = next_row(space, boxes, queue, cluster, taken)
+        if place < 0:
+            break
+        rows[found] = boxes.rows[place]
+        found += 1
+    return rows[:found].copy(), costs[:found].copy()
+
+
+@jit
+def nearest(space, boxes, taken, codes):
+    """For each row of ``codes`` the row in the boxes that is cheapest to be released with."""
+    queue, cluster = open_queue(boxes), open_cluster(codes.shape[1])
+    found = np.empty(codes.shape[0], np.int64)
+    for i in range(codes.shape[0]):
+        empty_cluster(cluster)
+        absorb(space, cluster, codes, i)
+        _begin(space, boxes, queue, cluster)
+        place, _ = next_row(space, boxes, queue, cluster, taken)
+        found[i] = boxes.rows[place]
+    return found
+
+
+@inner
+def grow(space, boxes, queue, cluster, taken, rows, size, smallest, guard):
+    """Add the cheapest row to a cluster until it is large enough and the guard's rules hold: its size, and if they do.
+
+    ``rows[:size]`` are in the cluster; the others are written behind them.
+    """
+    _begin(space, boxes, queue, cluster)
+    check = max(size, smallest)
+    while True:
+        if size >= check:
+            if holds_in(guard, rows, size):
+                return size, True
+            check = size + max(size // BETWEEN_CHECKS, 1)
+        place, _ = next_row(space, boxes, queue, cluster, taken)
+        if place < 0:
+            return size, size >= smallest and holds_in(guard, rows, size)
+        rows[size] = boxes.rows[place]
+        size += 1
+        if absorb(space, cluster, boxes.codes, place):
+            queue.state[1] += 1
+
+
+@inner
+def holds_in(guard, rows, size):
+    """Whether the guard's rules hold for the first rows."""
+    if guard is None:
+        return True
+    return guard_holds(guard, rows, 0, size)
+
+
+@inner
+def open_queue(boxes):
+    """An empty queue with room for every box and row."""
+    room = boxes.rows.shape[0] + boxes.start.shape[0] + 1
+    entry, age, state = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(2, np.int64)
+    return Queue(np.empty(room), np.empty(room, np.int64), entry, age, state)
+
+
+@inner
+def _begin(space, boxes, queue, cluster):
+    """Put the box over all rows into the queue, and nothing else."""
+    queue.state[0] = 0
+    if boxes.lowest[0] < NOBODY:
+        push(queue, bound_of(space, cluster, boxes.content, 0), boxes.lowest[0], 0)
+
+
+@inner
+def next_row(space, boxes, queue, cluster, taken):
+    """Take the cheapest row out of the queue: its place and what the cluster costs with it; -1 if there is none."""
+    while queue.state[0] > 0:
+        entry = queue.entry[0]
+        if queue.age[0] != queue.state[1]:
+            # What was computed for a smaller cluster is brought up to date; if it has grown, others may come first.
+            if entry < 0:
+                bound = cost_with(space, cluster, boxes.codes, -1 - entry)
+            else:
+                bound = bound_of(space, cluster, boxes.content, entry)
+            queue.age[0] = queue.state[1]
+            if bound > queue.bound[0]:
+                _sink(queue, bound, queue.lowest[0], entry, queue.age[0])
+                continue
+        if entry < 0:
+            cost = queue.bound[0]
+            pop(queue)
+            return -1 - entry, cost
+        pop(queue)
+        _open(space, boxes, queue, cluster, taken, entry)
+    return np.int64(-1), np.inf
+
+
+@inner
+def _open(space, boxes, queue, cluster, taken, box):
+    """Put what is in a box into the queue."""
+    right = boxes.right[box]
+    if right >= 0:
+        for half in (box + 1, right):
+            if boxes.lowest[half] < NOBODY:
+                push(queue, bound_of(space, cluster, boxes.content, half), boxes.lowest[half], half)
+        return
+    for place in range(boxes.start[box], boxes.stop[box]):
+        row = boxes.rows[place]
+        if taken[row] == 0:
+            push(queue, cost_with(space, cluster, boxes.codes, place), row, -1 - place)
+
+
+@inner
+def push(queue, new_bound, new_lowest, new_entry):
+    bound, lowest, entry, age = queue.bound, queue.lowest, queue.entry, queue.age
+    at = queue.state[0]
+    queue.state[0] += 1
+    while at > 0:
+        above = (at - 1) // 2
+        if bound[above] < new_bound or (bound[above] == new_bound and lowest[above] < new_lowest):
+            break
+        bound[at], lowest[at], entry[at], age[at] = bound[above], lowest[above], entry[above], age[above]
+        at = above
+    bound[at], lowest[at], entry[at], age[at] = new_bound, new_lowest, new_entry, queue.state[1]
+
+
+@inner
+def pop(queue):
+    queue.state[0] -= 1
+    last = queue.state[0]
+    if last > 0:
+        _sink(queue, queue.bound[last], queue.lowest[last], queue.entry[last], queue.age[last])
+
+
+@inner
+def _sink(queue, new_bound, new_lowest, new_entry, new_age):
+    """Put an entry in place of the first one, and from there to where it belongs."""
+    bound, lowest, entry, age = queue.bound, queue.lowest, queue.entry, queue.age
+    n, at = queue.state[0], 0
+    while 2 * at + 1 < n:
+        below = 2 * at + 1
+        other = below + 1
+        if other < n and (
+            bound[other] < bound[below] or (bound[other] == bound[below] and lowest[other] < lowest[below])
+        ):
+            below = other
+        if new_bound < bound[below] or (new_bound == bound[below] and new_lowest < lowest[below]):
+            break
+        bound[at], lowest[at], entry[at], age[at] = bound[below], lowest[below], entry[below], age[below]
+        at = below
+    bound[at], lowest[at], entry[at], age[at] = new_bound, new_lowest, new_entry, new_age

@@ -1,0 +1,170 @@
+"""Rows that SaNGreeA could make no cluster of: they go to the clusters that are there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal._kernels._jit import inner, jit
+from shoal._kernels.guard import guard_holds
+from shoal._kernels.sangreea_links import scores_of_clusters
+from shoal._kernels.sangreea_space import HIGH, LOW, NODE, Cluster, absorb, cost_with, open_cluster
+
+MOST_TRIES = 32
+"""Clusters that are tried for a row when constraints refuse the cheapest one."""
+
+
+class Clusters(NamedTuple):
+    """All clusters: how far each reaches, what it costs, and its rows as a chain."""
+
+    reach: np.ndarray
+    loss: np.ndarray
+    """(clusters, q, 3) and (clusters, q), as in :class:`Cluster`."""
+    size: np.ndarray
+    """int64: 0 for a cluster that became part of another."""
+    head: np.ndarray
+    following: np.ndarray
+    """The last row of each cluster, and before each row the one that came earlier; -1 at the end."""
+
+
+@jit
+def disperse(space, codes, labels, n_clusters, rest, guard, links):
+    """Give the rows of ``rest``, one by one, to the cluster whose loss grows least; write their labels.
+
+    A cluster in which a rule of the guard would no longer hold is passed over; rows that no cluster takes are made one
+    group with as many clusters as it needs. ``links`` is None where there is no network.
+    """
+    clusters = _gather(space, codes, labels, n_clusters)
+    rows = np.empty(codes.shape[0], np.int64)
+    growth = np.empty(n_clusters)
+    stuck = np.empty(rest.shape[0], np.int64)
+    n_stuck = 0
+    for row in rest:
+        for c in range(n_clusters):
+            growth[c] = _growth(space, clusters, codes, c, row)
+        if links is not None:
+            scores_of_clusters(links, labels, clusters.size, row, growth)
+        chosen = _cheapest_that_holds(clusters, growth, row, guard, rows)
+        if chosen < 0:
+            stuck[n_stuck] = row
+            n_stuck += 1
+        else:
+            labels[row] = chosen
+            _add(space, clusters, codes, chosen, row)
+    if guard is not None:
+        _unite(space, codes, labels, clusters, stuck[:n_stuck], guard, rows)
+
+
+@inner
+def _gather(space, codes, labels, n_clusters):
+    q = codes.shape[1]
+    reach, loss = np.full((n_clusters, q, 3), -1, np.int64), np.zeros((n_clusters, q))
+    size, head = np.zeros(n_clusters, np.int64), np.full(n_clusters, -1, np.int64)
+    clusters = Clusters(reach, loss, size, head, np.full(codes.shape[0], -1, np.int64))
+    for row in range(codes.shape[0]):
+        if labels[row] >= 0:
+            _add(space, clusters, codes, labels[row], row)
+    return clusters
+
+
+@inner
+def _add(space, clusters, codes, c, row):
+    absorb(space, Cluster(clusters.reach[c], clusters.loss[c]), codes, row)
+    clusters.size[c] += 1
+    clusters.following[row] = clusters.head[c]
+    clusters.head[c] = row
+
+
+@inner
+def _growth(space, clusters, codes, c, row):
+    """By how much the loss of a cluster, which counts every row in it, grows with one more."""
+    after = cost_with(space, Cluster(clusters.reach[c], clusters.loss[c]), codes, row)
+    return (clusters.size[c] + 1) * after - clusters.size[c] * _total(clusters.loss[c])
+
+
+@inner
+def _total(losses):
+    total = 0.0
+    for loss in losses:
+        total += loss
+    return total
+
+
+@inner
+def _cheapest_that_holds(clusters, growth, row, guard, rows):
+    """The cluster that grows least (of several the first), among those in which the guard's rules still hold."""
+    if guard is None:
+        return np.argmin(growth)
+    for _ in range(MOST_TRIES):
+        c = np.argmin(growth)
+        if growth[c] == np.inf:
+            break
+        size = _rows_of(clusters, c, rows, 0)
+        rows[size] = row
+        if guard_holds(guard, rows, 0, size + 1):
+            return c
+        growth[c] = np.inf
+    return np.int64(-1)
+
+
+@inner
+def _rows_of(clusters, c, rows, n):
+    """Write the rows of a cluster behind the first n; returns how many there are then."""
+    row = clusters.head[c]
+    while row >= 0:
+        rows[n] = row
+        n += 1
+        row = clusters.following[row]
+    return n
+
+
+@inner
+def _unite(space, codes, labels, clusters, stuck, guard, rows):
+    """Make rows one group with the clusters whose loss grows least by it, as many as it takes for the rules to hold."""
+    if stuck.shape[0] == 0:
+        return
+    group = open_cluster(codes.shape[1])
+    n = 0
+    for row in stuck:
+        absorb(space, group, codes, row)
+        rows[n] = row
+        n += 1
+    label = np.int64(-1)
+    for _ in range(clusters.size.shape[0]):
+        c = _cheapest_union(space, clusters, group, n)
+        _stretch_over(space, group, clusters.reach[c])
+        n = _rows_of(clusters, c, rows, n)
+        clusters.size[c] = 0
+        label = c if label < 0 else label
+        if guard_holds(guard, rows, 0, n):
+            break
+    for i in range(n):
+        labels[rows[i]] = label
+
+
+@inner
+def _cheapest_union(space, clusters, group, n):
+    least, chosen = np.inf, np.int64(-1)
+    both = Cluster(np.empty_like(group.reach), np.empty_like(group.loss))
+    for c in range(clusters.size.shape[0]):
+        if clusters.size[c] == 0:
+            continue
+        for j in range(group.loss.shape[0]):
+            both.reach[j, LOW], both.reach[j, HIGH] = group.reach[j, LOW], group.reach[j, HIGH]
+            both.reach[j, NODE], both.loss[j] = group.reach[j, NODE], group.loss[j]
+        _stretch_over(space, both, clusters.reach[c])
+        growth = (n + clusters.size[c]) * _total(both.loss) - clusters.size[c] * _total(clusters.loss[c])
+        if growth < least:
+            least, chosen = growth, np.int64(c)
+    return chosen
+
+
+@inner
+def _stretch_over(space, group, reach):
+    """Let a group reach over a cluster: over its lowest and its highest codes."""
+    ends = np.empty((2, reach.shape[0]), np.int32)
+    for j in range(reach.shape[0]):
+        ends[0, j], ends[1, j] = reach[j, LOW], reach[j, HIGH]
+    absorb(space, group, ends, 0)
+    absorb(space, group, ends, 1)

@@ -1,0 +1,123 @@
+"""What a batch changes in a release, as rows to take out and rows to put in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from shoal import frames
+from shoal.boxes import FrameStore, as_text
+from shoal.files import write_table
+from shoal.guards import released_rows
+from shoal.recoding import release_frame
+from shoal.schema import Schema
+from shoal.table import Table, encode_column
+
+
+class Delta(NamedTuple):
+    """What a batch has changed in a release.
+
+    Rows have numbers, given in the order in which they came; groups have the numbers of ``labels_``. A group took part
+    if rows joined or left it, or if it was cut or merged; all others are released as before. A group number that is no
+    longer in use may be that of another group later.
+    """
+
+    inserted: np.ndarray
+    """Rows that were added."""
+    deleted: np.ndarray
+    """Rows that were removed."""
+    changed: np.ndarray
+    """Rows that were there and still are, but are released as something else."""
+    groups_added: np.ndarray
+    groups_changed: np.ndarray
+    groups_removed: np.ndarray
+    before: Any
+    """Dataframe: what deleted and changed rows were released as, with their numbers in the first column."""
+    after: Any
+    """Dataframe: what inserted and changed rows are released as."""
+
+    @property
+    def frame(self) -> Any:
+        """Both tables in one: lines to take out of the release, then lines to put in, as the column in front says."""
+        before, after = frames.open_frame(self.before), frames.open_frame(self.after)
+        name = _unused("change", before.columns)
+        parts = [_marked(before, name, "out"), _marked(after, name, "in")]
+        present = [part for part in parts if len(part)] or parts[:1]
+        return nw.maybe_reset_index(nw.concat(_same_types(present), how="vertical")).to_native()
+
+    def to_csv(self, path: str | Path, *, separator: str | None = None) -> None:
+        """Write :attr:`frame` as CSV; the file is there in full or not at all."""
+        write_table(frames.open_frame(self.frame), path, kind="csv", separator=separator)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write :attr:`frame` as Parquet; the file is there in full or not at all."""
+        write_table(frames.open_frame(self.frame), path, kind="parquet")
+
+
+def handed_out(
+    frame: nw.DataFrame[Any],
+    schema: Schema,
+    member_of: str | None,
+    groups: nw.DataFrame[Any],
+    labels: np.ndarray,
+    ids: np.ndarray | None = None,
+) -> nw.DataFrame[Any]:
+    """The released rows, with their numbers in front if given; of a population only those that are released."""
+    released = release_frame(frame, _without_identifiers(schema), groups, labels)
+    if ids is not None:
+        name = _unused("row", released.columns)
+        numbers = frames.new_series(name, ids.tolist(), released) if len(ids) else _no_numbers(name, released)
+        released = frames.side_by_side({name: numbers, **{n: released[n] for n in released.columns}})
+    if member_of is None or len(released) == 0:
+        return released if member_of is None else released.drop(member_of)
+    table = Table({member_of: encode_column(frame[member_of], schema[member_of])}, schema, len(frame))
+    members = np.flatnonzero(released_rows(table, member_of))
+    return nw.maybe_reset_index(frames.take_rows(released, members).drop(member_of))
+
+
+def _without_identifiers(schema: Schema) -> Schema:
+    """The attributes that are released or looked at."""
+    return Schema(attribute for attribute in schema if attribute.role != "identifier")
+
+
+def same_values(one: nw.DataFrame[Any], two: nw.DataFrame[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers for the rows of two frames, alike where the rows are equal as released."""
+    both = nw.concat(_same_types([one, two]), how="vertical")
+    numbers = frames.group_rows(both, both.columns)
+    return numbers[: len(one)], numbers[len(one) :]
+
+
+def with_groups(released: FrameStore, groups: nw.DataFrame[Any]) -> FrameStore:
+    """Released values and those of new groups; a column becomes text where one of the two is."""
+    first, groups = _same_types([released.first, groups])
+    if first is not released.first:
+        everything = released.take(np.arange(len(released)))
+        released = FrameStore(_same_types([everything, groups])[0])
+    return released.with_rows(groups)
+
+
+def _same_types(parts: Sequence[nw.DataFrame[Any]]) -> list[nw.DataFrame[Any]]:
+    if len(parts) < 2:
+        return list(parts)
+    one, two = parts
+    names = [name for name in one.columns if one[name].dtype != two[name].dtype]
+    return [as_text(one, names), as_text(two, names)] if names else [one, two]
+
+
+def _marked(frame: nw.DataFrame[Any], name: str, mark: str) -> nw.DataFrame[Any]:
+    marks = nw.new_series(name, [mark] * len(frame), nw.String(), backend=frame.implementation)
+    return frames.side_by_side({name: marks, **{n: frame[n] for n in frame.columns}})
+
+
+def _no_numbers(name: str, like: nw.DataFrame[Any]) -> nw.Series[Any]:
+    return nw.new_series(name, [], nw.Int64(), backend=like.implementation)
+
+
+def _unused(name: str, names: Sequence[str]) -> str:
+    while name in names:
+        name += "_"
+    return name

@@ -1,0 +1,421 @@
+"""R+ tree (Iwuchukwu and Naughton 2007): disjoint boxes of rows, to which rows can be added and from which removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from shoal import frames
+from shoal._kernels import groups as grouping
+from shoal._kernels import rplus as kernel
+from shoal._kernels.boxes import Tree, descend
+from shoal._kernels.geometry import TREE, Geometry
+from shoal._kernels.guard import Guard
+from shoal._kernels.mondrian import Task
+from shoal.anonymizers._base import (
+    Anonymizer,
+    Job,
+    check_threads,
+    random_source,
+    require_released_groups,
+)
+from shoal.anonymizers._delta import Delta, handed_out
+from shoal.anonymizers._incremental import (
+    Change,
+    Judge,
+    Kept,
+    Parts,
+    Rules,
+    broken_rule,
+    left_over,
+    no_way,
+    places_of,
+    rearrange,
+)
+from shoal.boxes import Boxes, FrameStore, alike, longer
+from shoal.errors import GuaranteeError, ShoalError
+from shoal.growth import Cut, Cuts, Part, count_threads, grow_in_threads
+from shoal.guards import make_guard, with_scratch
+from shoal.partition import measure_geometry, pack_rows
+from shoal.privacy import KAnonymity, PrivacyModel, check_constraints
+from shoal.recoding import build_groups, recode
+from shoal.schema import Schema
+from shoal.table import TOP, Missing, Table
+from shoal.vocabulary import Vocabulary, key_tables
+
+
+class RPlusTree(Anonymizer):
+    """Partition into disjoint boxes, and keep the release up to date when rows come and go.
+
+    The table is cut in two, then each part again, as long as both parts keep k and every constraint. A cut is made
+    where as many full groups as possible can still be made on both sides, and on the attribute that makes the two boxes
+    tightest. What results is a tree of cuts through the space of all possible rows: every row has exactly one box.
+
+    A fitted tree can be changed. :meth:`insert` puts rows into their boxes and cuts those that have grown;
+    :meth:`delete` takes rows out and merges groups that no longer hold k rows, or break a constraint, with their
+    neighbours. k and every constraint hold after each batch, groups that no row joined or left stay as they are, and a
+    batch that cannot be done changes nothing. The object holds the rows for that: do not hand it out.
+
+    Parameters
+    ----------
+    schema : Schema, optional
+        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal.
+    k : int
+        Rows that every group has at least.
+    constraints : sequence of privacy models
+        Kept at every cut, beside k.
+    recoding : {"interval", "set", "representative", "mean", "sample"}
+        What a group is released as: ranges and common ancestors; ranges and sets of values; the row nearest to the
+        group's centre; means; a row drawn at random.
+    suppression : float
+        Share of the rows that may be suppressed, where that lets the others be released more exactly. A tree with
+        suppressed rows cannot be changed.
+    missing : {"value", "error"}
+        Missing values count as a value of their own, or are refused.
+    n_jobs : int, optional
+        Threads; by default one for each core. The result does not depend on it.
+    random_state : int, RandomState or None
+        For ``recoding="sample"``.
+
+    Attributes
+    ----------
+    labels_ : int array (n_rows,)
+        Group of each row that is there; -1 for suppressed ones.
+    groups_ : dataframe
+        The released quasi-identifiers, one row a group. A number that no group has at present has an empty row.
+    row_ids_ : int array (n_rows,)
+        Numbers of the rows that are there, given in the order in which they came and never given twice.
+    schema_ : Schema
+        The schema in use.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from shoal import RPlusTree
+    >>> people = pl.DataFrame({"age": [25, 27, 31, 45, 47, 52]})
+    >>> tree = RPlusTree(k=2).fit(people)
+    >>> tree.release()["age"].to_list()
+    ['[25, 27]', '[25, 27]', '[31, 45]', '[31, 45]', '[47, 52]', '[47, 52]']
+    >>> delta = tree.delete([5])
+    >>> delta.after["age"].to_list(), tree.release()["age"].to_list()
+    (['[31, 47]', '[31, 47]', '[31, 47]'], ['[25, 27]', '[25, 27]', '[31, 47]', '[31, 47]', '[31, 47]'])
+    """
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        k: int = 5,
+        *,
+        constraints: Sequence[PrivacyModel] = (),
+        recoding: str = "interval",
+        suppression: float = 0.0,
+        missing: Missing = "value",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            schema,
+            k,
+            constraints=constraints,
+            recoding=recoding,
+            suppression=suppression,
+            missing=missing,
+            random_state=random_state,
+        )
+        self.n_jobs = n_jobs
+
+    _kept: Kept | None
+
+    def insert(self, X: Any) -> Delta:
+        """Add rows to the table, and change what is released for their groups alone.
+
+        Parameters
+        ----------
+        X : table or array
+            With the columns of ``fit``.
+
+        Returns
+        -------
+        Delta
+            What has changed; the numbers of the new rows are ``delta.inserted``.
+        """
+        kept = self._open_kept()
+        frame = self._open(X, reset=False).drop([a.name for a in self.schema_.identifiers])
+        frame = alike(frame, kept.rows.first)
+        first, n = kept.boxes.n_rows, len(frame)
+        ids = longer(kept.ids, first + n, -1)
+        # Behind those in use there is only spare room, so that nothing is changed for others who hold the array.
+        ids[first : first + n] = np.arange(kept.next_id, kept.next_id + n)
+        grown = kept._replace(
+            rows=kept.rows.with_rows(frame),
+            ids=ids,
+            next_id=kept.next_id + n,
+            vocabulary=kept.vocabulary.with_values(frame, self.missing),
+        )
+        return self._change(grown, np.arange(first, first + n), np.empty(0, np.int64))
+
+    def delete(self, rows: Any) -> Delta:
+        """Remove rows from the table, and change what is released for their groups alone.
+
+        Parameters
+        ----------
+        rows : int array, or bool array (n_rows,)
+            Numbers out of :attr:`row_ids_`, or a mask over the rows that are there.
+        """
+        kept = self._open_kept()
+        return self._change(kept, np.empty(0, np.int64), places_of(rows, kept))
+
+    def release(self) -> Any:
+        """The released rows as they are now, in the order in which they came.
+
+        With a model about a population only the rows that are released, without the column that says which.
+        """
+        labels = self.labels_
+        frame = self._frame if self._kept is None else self._kept.rows.take(self._kept.places)
+        groups = frames.open_frame(self.groups_)
+        return handed_out(frame, self.schema_, self._rules().member_of, groups, labels).to_native()
+
+    @property
+    def row_ids_(self) -> np.ndarray:
+        """Numbers of the rows that are there."""
+        if self._kept is None:
+            return np.arange(len(self._labels))
+        return self._kept.ids[self._kept.places]
+
+    @property
+    def labels_(self) -> np.ndarray:
+        """Group of each row that is there."""
+        return self._labels if self._kept is None else self._kept.boxes.labels[self._kept.places]
+
+    @labels_.setter
+    def labels_(self, labels: np.ndarray) -> None:
+        self._labels, self._kept = labels, None
+
+    @property
+    def groups_(self) -> Any:
+        """The released quasi-identifiers, one row a group; empty where no group has the number."""
+        check_is_fitted(self, "labels_")
+        if self._kept is None:
+            return self._groups.to_native()
+        in_use = self._kept.boxes.in_use
+        groups = self._kept.released.take(self._kept.released_row[: len(in_use)])
+        if not in_use.all():
+            blank = {name: frames.blank(groups[name], ~in_use, TOP) for name in groups.columns}
+            groups = frames.replace_columns(groups, blank)
+        return groups.to_native()
+
+    def transform(self, X: Any) -> Any:
+        """Put rows into the vocabulary of the groups there are; see :meth:`Anonymizer.transform`."""
+        self._catch_up()
+        return super().transform(X)
+
+    def anonymize_others(self, X: Any, y: Any = None) -> tuple[nw.DataFrame[Any], Table, np.ndarray]:
+        """Release other rows by the cuts there are; see :meth:`Anonymizer.anonymize_others`."""
+        self._catch_up()
+        return super().anonymize_others(X, y)
+
+    def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
+        task = _make_task(table, smallest, sets=self.recoding == "set")
+        asks = guard if len(guard.rules.model) else None
+        cuts, leaf_starts = _grow_tree(task, asks, count_threads(self.n_jobs, table.n_rows))
+        self._cuts = _in_keys(cuts, task.geometry, key_tables(table.quasi))
+        labels = np.empty(table.n_rows, np.int32)
+        grouping.label_rows(task.rows.order, leaf_starts, labels)
+        return labels
+
+    def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
+        table = super()._fit(frame, y)
+        self._stale = False
+        self._frame = frame.drop([attribute.name for attribute in self.schema_.identifiers])
+        if self._from_array:
+            # Others may write into the array later.
+            self._frame = frames.take_rows(self._frame, np.arange(len(frame)))
+        return table
+
+    def _place(self, codes: np.ndarray) -> np.ndarray:
+        tables = key_tables(self._columns) if self._kept is None else self._kept.vocabulary.key_tables(self._columns)
+        keys = np.column_stack([table[codes[:, j]] for j, table in enumerate(tables)])
+        cuts, labels = self._cuts, np.empty(len(codes), np.int32)
+        low, high = cuts.rule
+        descend(Tree(cuts.attribute, low, high, cuts.left, cuts.right, parent=cuts.left), keys, labels)
+        return labels
+
+    def _cuts_in_use(self) -> Cuts:
+        return self._cuts
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_threads(self.n_jobs)
+
+    def _rules(self) -> Rules:
+        return Rules((KAnonymity(self.k), *check_constraints(self.constraints)), self.schema_, self.missing)
+
+    def _open_kept(self) -> Kept:
+        """What is needed to change the release; made when it is first asked for."""
+        check_is_fitted(self, "labels_")
+        if self.suppression > 0:
+            raise ShoalError(
+                "Rows can be inserted and deleted only where none is suppressed, but "
+                f"suppression={self.suppression!r}: fit with suppression=0."
+            )
+        if self.recoding == "majority" and not self.schema_.target:
+            raise ShoalError(
+                "recoding='majority' asks for the class of rows that come later: give the schema a target."
+            )
+        if self._kept is None:
+            n_groups = len(self._groups)
+            vocabulary = Vocabulary.of(self._columns, self._frame)
+            boxes, ids = Boxes(self._cuts, self._labels), np.arange(len(self._labels))
+            rows, released = FrameStore(self._frame), FrameStore(self._groups)
+            return Kept(rows, ids, len(ids), vocabulary, boxes, released, np.arange(n_groups))
+        return self._kept
+
+    def _change(self, kept: Kept, new: np.ndarray, gone: np.ndarray) -> Delta:
+        """Make a change, or raise an error and leave everything as it was."""
+        rules, boxes = self._rules(), kept.boxes
+        n_left = boxes.n_present + len(new) - len(gone)
+        if n_left < rules.smallest:
+            raise GuaranteeError(
+                f"Only {n_left} rows would be left, but k={rules.smallest}: delete fewer, or withdraw the release."
+            )
+        judge = Judge(rules, kept.rows)
+        if judge.compares:
+            judge.look_at(left_over(boxes, new, gone))
+        try:
+            parts = rearrange(boxes, judge, lambda rows: kept.vocabulary.keys(kept.rows.take(rows)), new, gone)
+            if parts is None:
+                raise no_way(rules, kept, left_over(boxes, new, gone))
+            change = self._cut_anew(kept, judge, parts)
+            self._require_kept(change, judge)
+            delta = change.delta(rules, new, gone)
+        except BaseException:
+            boxes.roll_back()
+            raise
+        kept = change.make_good(gone)
+        self._kept, self._stale = kept.compacted() if 2 * n_left < boxes.n_rows else kept, True
+        # What was fitted is kept elsewhere now; rows that go must not live on here.
+        self._frame, self._labels = self._frame.head(0), self._labels[:0]
+        return delta
+
+    def _cut_anew(self, kept: Kept, judge: Judge, parts: Parts) -> Change:
+        """Cut groups that took part, as far as they can be, and decide what each is released as."""
+        rules, frame = judge.rules, kept.rows.take(parts.rows)
+        sensitive, members = rules.table(frame)
+        quasi = {column.name: column for column in kept.vocabulary.encode(frame)}
+        table = Table({**sensitive.columns, **quasi}, self.schema_, len(frame))
+        guard = judge.guard(parts.rows)
+        task = _with_scratch(_make_task(table, rules.smallest, sets=self.recoding == "set"))
+        high = np.tile(task.geometry.n_values - 1, (len(parts.group), 1))
+        (attribute, *rule, right), leaf_starts, roots = kernel.grow(
+            task, guard, parts.starts, np.zeros_like(high), high
+        )
+        cuts = Cuts(attribute, np.arange(1, len(attribute) + 1, dtype=np.int32), right, tuple(rule))
+        labels = np.empty(len(frame), np.int32)
+        grouping.label_rows(task.rows.order, leaf_starts, labels)
+        groups = self._release_groups(frame, table, members, labels)
+        trees = _in_keys(cuts, task.geometry, kept.vocabulary.key_tables(table.quasi))
+        return Change.of(kept, parts, frame, labels, groups, trees, roots, leaf_starts, task.rows.order)
+
+    def _release_groups(
+        self, frame: nw.DataFrame[Any], table: Table, members: np.ndarray | None, labels: np.ndarray
+    ) -> nw.DataFrame[Any]:
+        random = random_source(self.random_state) if self.recoding == "sample" else None
+        guard = make_guard((), table)
+        classes = self._classes_of(Job(frame, table, members, (), guard, 1), None)
+        return build_groups(frame, recode(table, labels, self.recoding, members, random, classes))
+
+    def _require_kept(self, change: Change, judge: Judge) -> None:
+        """Count once more, without what the cuts were made by."""
+        if judge.compares:
+            rows, groups, labels = change.whole(judge.places)
+            table, members = judge.rules.table(rows)
+            guard = make_guard((), table)
+            job = Job(rows, table, members, judge.rules.constraints, guard, judge.rules.smallest)
+            require_released_groups(job, labels, groups)
+            return
+        broken = broken_rule(judge.rules, change.frame, change.labels)
+        if broken is not None:
+            raise GuaranteeError(f"{broken.describe()} would not hold after this change, so nothing was changed.")
+
+    def _catch_up(self) -> None:
+        """Bring what places other rows up to date with the rows that are there."""
+        check_is_fitted(self, "labels_")
+        if self._kept is None or not self._stale:
+            return
+        kept = self._kept
+        self._cuts, group_of_leaf = kept.boxes.cuts()
+        self._groups = kept.released.take(kept.released_row[group_of_leaf])
+        columns = kept.vocabulary.encode(kept.rows.take(kept.places))
+        self._columns = [replace(column, codes=column.codes[:0]) for column in columns]
+        self._stale = False
+
+    def __getstate__(self) -> Any:
+        # Rows that were deleted must not be in a file.
+        kept = self.__dict__.get("_kept")
+        if kept is not None:
+            self._kept, self._stale = kept.compacted(), True
+            self._catch_up()
+        return super().__getstate__()
+
+
+def _grow_tree(task: Task, guard: Guard | None, n_threads: int) -> tuple[Cuts, np.ndarray]:
+    n_values = task.geometry.n_values
+    whole = Part(0, len(task.rows.order), (np.zeros_like(n_values), n_values - 1))
+
+    def grow(part: Part) -> tuple[Cuts, np.ndarray]:
+        low, high = part.known
+        starts = np.array([part.start, part.stop])
+        (attribute, *rule, right), leaf_starts, _ = kernel.grow(
+            _with_scratch(task), _own(guard), starts, low[None], high[None]
+        )
+        return Cuts(attribute, np.arange(1, len(attribute) + 1, dtype=np.int32), right, tuple(rule)), leaf_starts
+
+    def cut_once(part: Part) -> Cut:
+        attribute, cut_from, cut_to, middle = kernel.cut_once(
+            _with_scratch(task), _own(guard), part.start, part.stop, *part.known
+        )
+        return Cut(attribute, (cut_from, cut_to), middle)
+
+    return grow_in_threads(whole, grow, cut_once, n_threads)
+
+
+def _make_task(table: Table, smallest: int, *, sets: bool) -> Task:
+    nothing = np.empty(0, np.int64)
+    return Task(pack_rows(table), measure_geometry(table, sets=sets), smallest, False, nothing, nothing, nothing)
+
+
+def _with_scratch(task: Task) -> Task:
+    """The same task with scratch space of its own, for one thread."""
+    size = int(task.geometry.n_values.max()) + 1
+    return task._replace(
+        histogram=np.zeros(size, np.int64), codes=np.empty(size, np.int64), below=np.empty(size, np.int64)
+    )
+
+
+def _own(guard: Guard | None) -> Guard | None:
+    return None if guard is None else with_scratch(guard)
+
+
+def _in_keys(cuts: Cuts, geometry: Geometry, tables: Sequence[np.ndarray]) -> Cuts:
+    """The same cuts, but in keys instead of codes, so that they stay what they are when codes change.
+
+    A number is cut in the middle between two neighbours. A child of a tree is parted with all its leaves.
+    """
+    low, high = np.full(len(cuts.attribute), -np.inf), np.zeros(len(cuts.attribute))
+    cut_from, cut_to = cuts.rule
+    for j, keys in enumerate(tables):
+        nodes = np.flatnonzero(cuts.attribute == j)
+        last, following = keys[cut_to[nodes] - 1], keys[cut_to[nodes]]
+        if geometry.form[j] == TREE:
+            low[nodes], high[nodes] = keys[cut_from[nodes]], last
+            continue
+        with np.errstate(invalid="ignore"):
+            middle = last + (following - last) / 2
+        middle = np.where(middle < following, middle, last)
+        high[nodes] = np.where(np.isinf(following), np.finfo(float).max, middle)
+    return Cuts(cuts.attribute, cuts.left, cuts.right, (low, high))
