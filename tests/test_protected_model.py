@@ -1,5 +1,7 @@
 """A model that is trained on a release keeps to scikit-learn's contract, and takes new rows as they are."""
 
+import pickle
+
 import numpy as np
 import polars as pl
 import pytest
@@ -11,7 +13,17 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from shoal import AccuracyGuided, Attribute, Mondrian, ProtectedModel, Schema, make_model
+from shoal import (
+    AccuracyGuided,
+    Attribute,
+    HilbertCurve,
+    Mondrian,
+    ProtectedModel,
+    RPlusTree,
+    SaNGreeA,
+    Schema,
+    make_model,
+)
 from shoal.datasets import make_census
 from shoal.errors import ShoalError
 from shoal.frames import convert
@@ -112,3 +124,28 @@ def test_it_is_what_its_model_is():
 def test_bad_input_gets_a_sentence(protected, message):
     with pytest.raises(ShoalError, match=message):
         protected.fit(FRAME, Y)
+
+
+@pytest.mark.parametrize("method", [HilbertCurve, RPlusTree, SaNGreeA])
+def test_it_takes_no_raw_rows_along(method):
+    people = pl.DataFrame({"age": range(1_000_000, 1_000_040), "note": ["only here"] * 40, "sick": ["no", "yes"] * 20})
+    schema = Schema([Attribute("age"), Attribute("note", "other", "nominal"), Attribute("sick", "target", "nominal")])
+    protected = ProtectedModel(make_model("tree", schema), method(schema, 4, recoding="representative")).fit(people)
+    anonymizer = protected.anonymizer_
+    assert b"only here" not in pickle.dumps(anonymizer)
+    assert not set(vars(anonymizer)) & {"_codes", "_network", "_first", "_last", "_frame"}
+    assert anonymizer.groups_[anonymizer.labels_].height == 40
+    with pytest.raises(ShoalError, match="has forgotten the rows"):
+        anonymizer.transform(people)
+    assert anonymizer.fit(people).transform(people).height == 40
+
+
+def test_a_changed_tree_forgets_its_rows():
+    tree = RPlusTree(k=2).fit(pl.DataFrame({"age": [20, 21, 40, 41]}))
+    tree.insert(pl.DataFrame({"age": [42, 43]}))
+    released = tree.release()["age"].to_list()
+    tree.forget_rows()
+    assert tree.groups_["age"].gather(tree.labels_).to_list() == released
+    for call in (tree.release, lambda: tree.delete([0]), lambda: tree.insert(pl.DataFrame({"age": [1]}))):
+        with pytest.raises(ShoalError, match="has forgotten the rows"):
+            call()

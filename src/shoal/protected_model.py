@@ -83,7 +83,8 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 f"recoding={recoding!r} is of no use to a model that must understand raw rows: "
                 "set the anonymizer's recoding to 'representative'."
             )
-        self.anonymizer_ = anonymizer
+        # The model is made to be handed on, and must not take raw rows with it.
+        self.anonymizer_ = anonymizer.forget_rows()
         if y is None:
             labels = read_target(X, anonymizer.schema_)
         else:

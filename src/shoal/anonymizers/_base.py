@@ -83,6 +83,9 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _names: list[str]
     _reach: Bounds | None
     _recodings: Sequence[str] = RECODINGS
+    _holds_rows: Sequence[str] = ()
+    """Attributes of a fitted object from which fitted rows can be read."""
+    _forgot = False
 
     @abstractmethod
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
@@ -122,7 +125,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         many of them share a group is nobody's promise. A row whose values a trimmed group no longer covers is
         suppressed.
         """
-        check_is_fitted(self, "labels_")
+        self._require_rows()
         frame = self._open(X, reset=False)
         codes = np.column_stack([encode_like(frame[column.name], column) for column in self._columns])
         labels = self._place(codes)
@@ -148,7 +151,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def anonymize_others(self, X: Any, y: Any = None) -> tuple[nw.DataFrame[Any], Table, np.ndarray]:
         """Like :meth:`anonymize`: the released rows, the encoded table they were made from, and their groups."""
-        check_is_fitted(self, "labels_")
+        self._require_rows()
         frame = self._open(X, reset=False)
         job = self._make_job(frame)
         codes = [encode_like(frame[column.name], column, unseen="last") for column in self._columns]
@@ -156,6 +159,23 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         labels = settle(self._cuts_in_use(), self._place(np.column_stack(codes)), job.smallest, guard)
         labels, groups = self._recode(job, labels, self._classes_of(job, y))
         return release_frame(frame, self.schema_, groups, labels), job.table, labels
+
+    def forget_rows(self) -> Self:
+        """Drop what fitted rows can be read from, before the object is handed on.
+
+        Some methods keep rows to place others by them, or to change a release. They refuse that from then on.
+        """
+        check_is_fitted(self, "labels_")
+        for name in self._holds_rows:
+            self.__dict__.pop(name, None)
+        self._forgot = bool(self._holds_rows)
+        return self
+
+    def _require_rows(self) -> None:
+        """Refuse what would need rows that were forgotten."""
+        check_is_fitted(self, "labels_")
+        if self._forgot:
+            raise ShoalError(f"This {type(self).__name__} has forgotten the rows it was fitted on: fit it again.")
 
     def findings(self) -> dict[str, Any]:
         """What was found out while fitting, for reports; nothing by default."""
@@ -179,6 +199,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
         self._check_parameters()
+        self._forgot = False
         self.schema_ = self.schema if self.schema is not None else _every_column_quasi(frame)
         job = self._make_job(frame)
         target = self._look_at_target(job, y)

@@ -115,6 +115,8 @@ class HilbertCurve(Anonymizer):
         self.spacing = spacing
         self.n_jobs = n_jobs
 
+    _holds_rows = ("_first", "_last")
+
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
         n_threads = count_threads(self.n_jobs, table.n_rows)
         rows = pack_rows(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -129,6 +129,7 @@ class RPlusTree(Anonymizer):
         )
         self.n_jobs = n_jobs
 
+    _holds_rows = ("_frame",)
     _kept: Kept | None
 
     def insert(self, X: Any) -> Delta:
@@ -175,6 +176,7 @@ class RPlusTree(Anonymizer):
 
         With a model about a population only the rows that are released, without the column that says which.
         """
+        self._require_rows()
         labels = self.labels_
         frame = self._frame if self._kept is None else self._kept.rows.take(self._kept.places)
         groups = frames.open_frame(self.groups_)
@@ -219,6 +221,12 @@ class RPlusTree(Anonymizer):
         self._catch_up()
         return super().anonymize_others(X, y)
 
+    def forget_rows(self) -> Self:
+        """Drop the rows, before the object is handed on; it cannot be changed or asked about rows from then on."""
+        check_is_fitted(self, "labels_")
+        self._groups, self.labels_ = frames.open_frame(self.groups_), self.labels_
+        return super().forget_rows()
+
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
         task = _make_task(table, smallest, sets=self.recoding == "set")
         asks = guard if len(guard.rules.model) else None
@@ -257,7 +265,7 @@ class RPlusTree(Anonymizer):
 
     def _open_kept(self) -> Kept:
         """What is needed to change the release; made when it is first asked for."""
-        check_is_fitted(self, "labels_")
+        self._require_rows()
         if self.suppression > 0:
             raise ShoalError(
                 "Rows can be inserted and deleted only where none is suppressed, but "
@@ -344,7 +352,7 @@ class RPlusTree(Anonymizer):
 
     def _catch_up(self) -> None:
         """Bring what places other rows up to date with the rows that are there."""
-        check_is_fitted(self, "labels_")
+        self._require_rows()
         if self._kept is None or not self._stale:
             return
         kept = self._kept

@@ -123,6 +123,8 @@ class SaNGreeA(Anonymizer):
         self.alpha = alpha
         self.beta = beta
 
+    _holds_rows = ("_codes", "_network")
+
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
         weights_of(table, self.weights)
         network = None if self.edges is None else read_network(self.edges, table.n_rows)
