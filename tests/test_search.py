@@ -1,45 +1,49 @@
-"""The search: two rounds, of which the second decides."""
+"""The search: guides by one recoding, on parts where that is fairer, then the best of them with all recodings."""
+
+from collections import Counter
 
 import numpy as np
 
 from shoal.anonymizers._search import Attempts, Candidate, search
 
-FOLDS = ([("first", 0), ("first", 1)], [("second", 0), ("second", 1)])
+FOLDS = [0, 1]
 
 
-def run(on_part, on_release, guides=("a", "b", "c", "d"), recodings=("x", "y"), n_finalists=3, n_jobs=1):
-    attempts = Attempts(on_part, lambda candidate: candidate, on_release)
-    return search(guides, recodings, FOLDS, attempts, n_finalists, n_jobs)
+def run(on_part, on_all, guides=("a", "b", "c", "d"), recodings=("x", "y"), n_finalists=3, n_jobs=1, folds=FOLDS):
+    return search(guides, recodings, folds, Attempts(on_part, on_all), n_finalists, n_jobs)
 
 
-def test_the_best_guides_of_the_first_round_meet_in_the_second():
+def test_the_best_guides_of_a_first_round_meet_in_the_second():
     worth = {"a": 1, "b": 4, "c": 3, "d": 2}
     seen = []
 
     def on_part(candidate, fold):
         seen.append((candidate, fold))
-        return worth[candidate.guide] + fold[1]
+        return worth[candidate.guide] + fold
 
-    found = run(on_part, lambda candidate, fold: -worth[candidate.guide] + 10 * (candidate.recoding == "y") + fold[1])
-    assert {candidate.recoding for candidate, _ in seen} == {"x"}
-    assert {fold[0] for _, fold in seen} == {"first"}
+    found = run(on_part, lambda candidate: -worth[candidate.guide] + 10 * (candidate.recoding == "y"))
+    assert Counter(seen) == {(Candidate(guide, "x"), fold): 1 for guide in "abcd" for fold in FOLDS}
     assert [(tried.guide, tried.recoding) for tried in found] == [
         ("d", "y"), ("c", "y"), ("b", "y"), ("d", "x"), ("c", "x"), ("b", "x"), ("a", "x")
     ]  # fmt: skip
     assert [tried.round for tried in found] == [2] * 6 + [1]
-    assert found[0].scores == (8, 9)
-    assert found[0].score == 8.5
-    assert found[-1].scores == (1, 2)
+    assert (found[0].scores, found[0].score) == ((8,), 8)
+    assert (found[-1].scores, found[-1].score) == ((1, 2), 1.5)
 
 
-def test_the_second_round_scores_releases_on_its_own_folds():
-    found = run(lambda *_: 0, lambda release, fold: {("second", 0): 1, ("second", 1): 2}[fold])
-    assert all(tried.scores == (1, 2) for tried in found if tried.round == 2)
+def test_without_folds_every_release_counts_and_none_is_tried_twice():
+    worth = {"a": 1, "b": 4, "c": 3, "d": 2}
+    seen = []
 
+    def on_all(candidate):
+        seen.append(candidate)
+        return worth[candidate.guide] + (0.5 if candidate.recoding == "y" else 0)
 
-def test_if_all_meet_in_the_second_round_there_is_no_first():
-    found = run(None, lambda candidate, _: ord(candidate.guide), n_finalists=4)
-    assert [tried.guide for tried in found] == [*"ddccbbaa"]
+    found = run(None, on_all, n_finalists=2, folds=[])
+    assert Counter(seen) == {Candidate(*pair): 1 for pair in ("ax", "bx", "cx", "dx", "by", "cy")}
+    assert ["".join(tried[:2]) for tried in found] == ["by", "bx", "cy", "cx", "dx", "ax"]
+    assert {tried.round for tried in found} == {2}
+    assert len(run(None, on_all, n_finalists=4, folds=[])) == 8
 
 
 def test_of_equal_ones_the_first_wins():

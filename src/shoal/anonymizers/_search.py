@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -30,10 +30,8 @@ class Attempts(NamedTuple):
 
     on_part: Callable[[Candidate, Fold], float]
     """Release the rows to train on as if they were all, train on that, and score."""
-    release: Callable[[Candidate], Any]
-    """Release all rows, as will be done with the winner; None where that cannot be."""
-    on_release: Callable[[Any, Fold], float]
-    """Train on the released form of the rows to train on, and score."""
+    on_all: Callable[[Candidate], float]
+    """Release all rows, as will be done with the winner, train on that, and score on the same rows as they were."""
 
 
 class Tried(NamedTuple):
@@ -51,74 +49,85 @@ class Tried(NamedTuple):
 def search(
     guides: Sequence[str | float],
     recodings: Sequence[str],
-    rounds: tuple[Sequence[Fold], Sequence[Fold]],
+    folds: Sequence[Fold],
     attempts: Attempts,
     n_finalists: int,
     n_jobs: int,
 ) -> list[Tried]:
-    """Try all guides on parts of the rows, then the very releases that the best of them make of all rows.
+    """Find good guides with one recoding, then try the others with the best of them.
 
-    The first round asks which guides do well on rows like these, and is fair to all of them: rows to score on had no
-    part in what was released. The second asks which release happened to turn out well. With few and large groups that
-    differs far more than the guides do. It is fair where groups do not follow the labels of the rows to score on; those
-    of a guide that does follow them would be overrated, so only the best of the first round take part, unless groups
-    are too few to follow anything that closely.
+    The model that would be trained in the end is scored on the rows behind its release, as they were. Each of them was
+    hidden from it among others, so this tells well how it does on new rows, and it tells which release happened to turn
+    out well: that differs more than the guides do, the more so the fewer groups there are. On Adult this score and that
+    on new rows correlate by 0.8 to 0.99 over some 30 candidates, from k = 10 to 1,000.
+
+    Small groups can follow the labels of single rows, and would be overrated. Folds then make a first round that is
+    fair to every guide: rows to score on had no part in what was released.
 
     Parameters
     ----------
     guides, recodings : sequences
-        The first round has the first recoding only. Of equal ones the first wins.
-    rounds : two lists of folds
+        Guides are compared by the first recoding. Of equal ones the first wins.
+    folds : sequence of folds
+        For a first round; without any there is none.
     attempts : Attempts
     n_finalists : int
-        Guides in the second round; if it has all of them, there is no first one.
+        Guides that are tried with all recodings.
     n_jobs : int
         Attempts side by side.
 
     Returns
     -------
     list of Tried
-        Those of the second round, best first, then the others.
+        Those whose release of all rows was tried, best first, then the others.
     """
     parallel = Parallel(n_jobs=n_jobs, prefer="threads")
-    first: list[Tried] = []
-    best = list(guides)
-    if n_finalists < len(guides):
-        firsts = [Candidate(guide, recodings[0]) for guide in guides]
-        first = _ranked(firsts, firsts, rounds[0], attempts.on_part, parallel, 1)
-        best = [tried.guide for tried in first[:n_finalists] if np.isfinite(tried.score)]
-    finalists = [Candidate(guide, recoding) for guide in best for recoding in recodings]
-    releases = parallel(delayed(attempts.release)(candidate) for candidate in finalists)
-    second = _ranked(finalists, releases, rounds[1], attempts.on_release, parallel, 2)
-    return second + [tried for tried in first if tried.guide not in best]
+
+    def try_all(candidates: list[Candidate]) -> list[Tried]:
+        found = parallel(delayed(attempts.on_all)(candidate) for candidate in candidates)
+        return [_tried(candidate, 2, (score,)) for candidate, score in zip(candidates, found, strict=True)]
+
+    opening = [Candidate(guide, recodings[0]) for guide in guides]
+    if not folds:
+        first = try_all(opening)
+        finalists = _best_guides(first, n_finalists)
+        rest = [Candidate(guide, recoding) for guide in finalists for recoding in recodings[1:]]
+        return _ranked(first + try_all(rest))
+    found = parallel(delayed(attempts.on_part)(candidate, fold) for candidate in opening for fold in folds)
+    n = len(folds)
+    first = [_tried(candidate, 1, tuple(found[i * n : (i + 1) * n])) for i, candidate in enumerate(opening)]
+    finalists = _best_guides(first, n_finalists)
+    second = try_all([Candidate(guide, recoding) for guide in finalists for recoding in recodings])
+    return _ranked(second) + _ranked([tried for tried in first if tried.guide not in finalists])
 
 
 def search_folds(codes: np.ndarray, n_folds: int, regression: bool, seed: int) -> list[Fold]:
     """Folds of the rows, or of a sample where there are many."""
-    rows = np.arange(len(codes))
-    if n_folds > len(rows):
-        raise ShoalError(f"cv={n_folds} asks for more parts than there are rows, {len(rows):,}: choose 3 or 5.")
-    if len(rows) > MOST_SEARCH_ROWS:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_SEARCH_ROWS, replace=False))
+    if n_folds > len(codes):
+        raise ShoalError(f"cv={n_folds} asks for more parts than there are rows, {len(codes):,}: choose 3 or 5.")
+    rows = sample_rows(len(codes), seed)
     splits = fold_rows(codes[rows], n_folds, regression=regression, seed=seed)
     folds = [(rows[known], rows[held_out]) for known, held_out in splits]
     # A class of few rows may be in one part only, and many models refuse to learn a single class.
     return [(known, held_out) for known, held_out in folds if regression or len(np.unique(codes[known])) > 1]
 
 
-def _ranked(
-    candidates: Sequence[Candidate],
-    arguments: Sequence[Any],
-    folds: Sequence[Fold],
-    attempt: Callable[[Any, Fold], float],
-    parallel: Any,
-    number: int,
-) -> list[Tried]:
-    """Every candidate with its scores on every fold, best first."""
-    found = parallel(delayed(attempt)(argument, fold) for argument in arguments for fold in folds)
-    n = len(folds)
-    scores = [tuple(found[i * n : (i + 1) * n]) for i in range(len(candidates))]
-    tried = [
-        Tried(*candidate, number, float(np.mean(own)), own) for candidate, own in zip(candidates, scores, strict=True)
-    ]
+def sample_rows(n_rows: int, seed: int) -> np.ndarray:
+    """All rows, or a sample where there are many."""
+    rows = np.arange(n_rows)
+    if n_rows > MOST_SEARCH_ROWS:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_SEARCH_ROWS, replace=False))
+    return rows
+
+
+def _tried(candidate: Candidate, number: int, scores: tuple[float, ...]) -> Tried:
+    return Tried(*candidate, number, float(np.mean(scores)), scores)
+
+
+def _ranked(tried: list[Tried]) -> list[Tried]:
+    """The best first; equal ones stay in their order."""
     return sorted(tried, key=lambda one: -one.score)
+
+
+def _best_guides(tried: list[Tried], most: int) -> list[str | float]:
+    return [one.guide for one in _ranked(tried)[:most] if np.isfinite(one.score)]

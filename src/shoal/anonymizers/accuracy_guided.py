@@ -19,7 +19,16 @@ from threadpoolctl import threadpool_limits
 
 from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer, Job, check_seed, check_threads, check_whole, part_of
-from shoal.anonymizers._search import MOST_SEARCH_ROWS, Attempts, Candidate, Fold, Tried, search, search_folds
+from shoal.anonymizers._search import (
+    MOST_SEARCH_ROWS,
+    Attempts,
+    Candidate,
+    Fold,
+    Tried,
+    sample_rows,
+    search,
+    search_folds,
+)
 from shoal.anonymizers.mondrian import Mondrian
 from shoal.binned_trees import (
     CRITERIA,
@@ -58,14 +67,19 @@ from shoal.table import Missing, Table
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, 0.15, "mondrian")
 """Guides that the search tries."""
+MORE_CANDIDATES = ("hard", 1.0, 0.85, 0.7, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, "mondrian")
+"""Guides that it tries where groups are few, so that luck matters more than the guide: chances to have some."""
 RECODINGS_TRIED = ("representative", "centroid", "majority")
 """Recodings that it tries with the best of them; the last one for classes only. On Adult a network gains three points
-by centroids of groups of a thousand; medians add nothing to these three, and means cost models that scale."""
+by centroids of groups of a thousand; means cost models that scale."""
+MORE_RECODINGS = ("representative", "centroid", "median", "majority")
+"""The same where groups are few."""
 N_FINALISTS = 3
-"""Guides whose releases of all rows are tried."""
-FEW_GROUPS = 50
-"""Where there can be no more groups than these, the releases of all guides are: luck then matters more than the guide,
-and so few groups cannot follow the labels of single rows."""
+"""Guides that are tried with all recodings; where groups are few, all of them are."""
+FEW_GROUPS = 100
+"""There are few groups where there can be no more than these."""
+ROWS_THAT_HIDE_ONE = 50
+"""Groups of so many rows cannot follow the labels of single ones; that the search is fair needs no round of its own."""
 SAFE_CHOICE = 0.7
 """What is taken where nothing can be tried out: the best or nearly so for every model that was measured."""
 MOST_CLASSES = 100
@@ -127,7 +141,7 @@ class AccuracyGuided(Anonymizer):
         How nominal attributes are cut: any values against the others, or one value against the others (as a tree does
         on one-hot columns). ``"auto"`` is the latter for the hard guide, as published, and else the former.
     cv : int
-        Folds of the search.
+        Folds of the search, where it tries parts of the rows.
     scoring : str or callable, optional
         What the search maximises, as scikit-learn names it; accuracy by default, or R².
     constraints : sequence of privacy models
@@ -362,9 +376,12 @@ class AccuracyGuided(Anonymizer):
         hard = self._hard_guide(given, y, regression)
         codes = y if guide.classes is None else guide.classes
         seeds = np.random.SeedSequence(self._seed).generate_state(2)
-        rounds = tuple(search_folds(codes, self.cv, regression, int(seed)) for seed in seeds)
-        if not all(rounds):
-            return Plan(guide, SAFE_CHOICE)
+        some = sample_rows(len(codes), int(seeds[1]))
+        folds: list[Fold] = []
+        if job.smallest < ROWS_THAT_HIDE_ONE:
+            folds = search_folds(codes, self.cv, regression, int(seeds[0]))
+            if not folds:
+                return Plan(guide, SAFE_CHOICE)
 
         def plan_of(candidate: Candidate) -> Plan:
             return Plan(hard if candidate.guide == "hard" else guide, candidate.guide, candidate.recoding)
@@ -376,12 +393,9 @@ class AccuracyGuided(Anonymizer):
             released = self._try_release(part, plan._replace(guide=plan.guide.take(known)), codes[known])
             return train_and_score(released, known, held_out)
 
-        def release(candidate: Candidate) -> nw.DataFrame[Any] | None:
-            return self._try_release(job, plan_of(candidate), codes)
-
-        def on_release(released: nw.DataFrame[Any] | None, fold: Fold) -> float:
-            known, held_out = fold
-            return train_and_score(None if released is None else released[known], known, held_out)
+        def on_all(candidate: Candidate) -> float:
+            released = self._try_release(job, plan_of(candidate), codes)
+            return train_and_score(None if released is None else released[some], some, some)
 
         def train_and_score(released: nw.DataFrame[Any] | None, known: np.ndarray, held_out: np.ndarray) -> float:
             if released is None:
@@ -395,12 +409,16 @@ class AccuracyGuided(Anonymizer):
                 raise
             return self._score(model, given.take(held_out), y[held_out])
 
-        tried = RECODINGS_TRIED if not regression else RECODINGS_TRIED[:2]
-        recodings = tried if self.recoding == "auto" else (self.recoding,)
-        attempts = Attempts(on_part, release, on_release)
-        few = job.smallest * FEW_GROUPS >= job.table.n_rows
-        n_finalists = len(CANDIDATES) if few else N_FINALISTS
-        self.search_ = search(CANDIDATES, recodings, (rounds[0], rounds[1]), attempts, n_finalists, self._n_threads())
+        few = not folds and job.smallest * FEW_GROUPS >= job.table.n_rows
+        guides: tuple[str | float, ...] = MORE_CANDIDATES if few else CANDIDATES
+        recodings: tuple[str, ...] = MORE_RECODINGS if few else RECODINGS_TRIED
+        if self.recoding != "auto":
+            recodings = (self.recoding,)
+        elif regression:
+            recodings = recodings[:-1]
+        n_finalists = len(guides) if few else N_FINALISTS
+        attempts = Attempts(on_part, on_all)
+        self.search_ = search(guides, recodings, folds, attempts, n_finalists, self._n_threads())
         best = self.search_[0]
         if not np.isfinite(best.score):
             return Plan(guide, SAFE_CHOICE)
