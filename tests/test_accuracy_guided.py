@@ -643,7 +643,41 @@ def test_samples_follow_the_seed():
     assert not released(0).equals(released(1))
 
 
+def test_a_model_of_some_columns_has_a_second_opinion_on_all():
+    schema = Schema([*map(Attribute, "abcdef")])
+    narrow = LogisticRegression().fit(FRAME.select("c", "a"), BINARY)
+    found = AccuracyGuided(schema, 15, model=narrow, random_state=0).fit(FRAME, BINARY)
+    assert len(found.search_) == 13
+
+
+def test_the_target_may_come_beside_the_table():
+    schema = Schema([*map(Attribute, "abcdef"), Attribute("score", "target", "numeric")])
+    for guide in ("hard", 0.7):
+        apart = AccuracyGuided(schema, 15, guide=guide, random_state=0).fit(FRAME, SCORE)
+        within = AccuracyGuided(schema, 15, guide=guide, random_state=0).fit(WITH_SCORE)
+        assert np.array_equal(apart.labels_, within.labels_)
+        assert apart.anonymize(FRAME[:100]).columns == FRAME.columns
+    with pytest.raises(ShoalError, match="'score' is not a column of the frame"):
+        AccuracyGuided(schema, 15).fit(FRAME)
+    with pytest.raises(ShoalError, match="'a' is not a column of the frame"):
+        AccuracyGuided(schema, 15).fit(FRAME.drop("a"), SCORE)
+
+
+def test_very_many_classes_guide_by_themselves():
+    """A gradient boosting for 150 classes would take minutes."""
+    names = np.array([f"class {i // 2}" for i in range(300)])
+    for model in (None, DecisionTreeClassifier()):
+        found = AccuracyGuided(k=5, model=model).fit(FRAME, names)
+        assert (found.guide_, found.search_) == ("hard", [])
+
+
 # Bad input: one sentence that names the culprit and the way out.
+
+
+NUMBERS = Schema([*map(Attribute, "abcdef"), Attribute("score", "target", "numeric")])
+WITH_SCORE = FRAME.with_columns(score=pl.Series(SCORE))
+FIRST_IDENTIFIES = Schema([Attribute("a", "identifier"), *map(Attribute, "bcdef")])
+TWO_TARGETS = Schema([*map(Attribute, "abcd"), Attribute("e", "target"), Attribute("f", "target")])
 
 
 def fit(X=FRAME, y=BINARY, **options):
@@ -681,7 +715,25 @@ def fit(X=FRAME, y=BINARY, **options):
         (lambda: fit(y=[0.5, np.nan, *SCORE[2:]]), "y has 1 missing values, the first in row 1"),
         (lambda: fit(y=pd.Series([pd.NaT] * 300)), "y has 300 missing values"),
         (lambda: fit(y=pd.Series([1, pd.NA] * 150, dtype="Int64")), "y has 150 missing values, the first in row 1"),
+        (lambda: fit(y=pd.Series(["a", pd.NA] * 150, dtype="string")), "y has 150 missing values, the first in row 1"),
+        (
+            lambda: fit(y=pd.Series([True, pd.NA] * 150, dtype="boolean")),
+            "y has 150 missing values, the first in row 1",
+        ),
         (lambda: fit(y=[np.inf] * 300), "y is infinite in row 0: leave"),
+        (
+            lambda: fit(model=BlackBox(predict=lambda s: ["high"] * len(s)), schema=NUMBERS, X=WITH_SCORE, y=None),
+            "What the model, a BlackBox, says is 'high', but numbers are to be predicted: pass a regressor",
+        ),
+        (
+            lambda: fit(model=DecisionTreeClassifier(), y=SCORE, guide="auto"),
+            "The model, a DecisionTreeClassifier, predicts classes, but the labels are numbers such as .*: pass a",
+        ),
+        (
+            lambda: fit(model=LogisticRegression().fit(FRAME, BINARY), schema=FIRST_IDENTIFIES, guide="auto"),
+            "The model was trained on 'a', an identifier, which is never released: train it without",
+        ),
+        (lambda: fit(schema=TWO_TARGETS, y=None), "The schema has several targets, e, f: pass as y"),
         (lambda: fit(y=np.zeros((300, 2, 2))), "y has 3 dimensions: one value a row is needed"),
         (lambda: fit(y=np.zeros((300, 0))), "y has no columns: one value a row is needed"),
         (lambda: fit(y=np.full((300, 2), "x")), "y has 2 columns that are not all numbers: pass one value a row"),

@@ -415,6 +415,24 @@ def test_the_largest_k_that_can_be_afforded(losses, k, sure):
     assert ("more seeds would tell" in sentence) == (k is not None and not sure)
 
 
+def test_a_model_that_learned_nothing_loses_nothing():
+    found = rows_of({5: [0.0, 0.0]})
+    assert found.affordable()[0].learned
+    assert "little to lose" not in found.answer()[0]
+    for row in found.rows:
+        row["majority"] = row["raw_accuracy"]
+    assert not found.affordable()[0].learned
+    assert found.answer()[0].endswith(
+        "But on raw rows it is hardly better than always saying the most frequent class: there was little to lose."
+    )
+
+
+def test_two_models_of_one_name_are_refused():
+    models = [DecisionTreeClassifier(max_depth=2), DecisionTreeClassifier()]
+    with pytest.raises(ShoalError, match="Two models are called 'DecisionTreeClassifier': pass a dict"):
+        evaluate(make_census(50).frame, make_census(50).schema, models, k=5)
+
+
 @given(st.floats(0, 0.5), st.floats(0, 0.5))
 def test_who_accepts_more_loss_affords_no_less(one, two):
     found = rows_of({5: [0.0, 0.01], 10: [0.02, 0.04], 50: [0.01, 0.3]})

@@ -1,5 +1,6 @@
 """Protecting a model: the release is checked, the comparison is honest, and the page says what was found."""
 
+import math
 import re
 
 import numpy as np
@@ -383,6 +384,35 @@ def compared(low, high, score="accuracy"):
 )  # fmt: skip
 def test_the_verdict_says_no_more_than_the_interval(low, high, score, words):
     assert verdict(compared(low, high, score)) == words
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "baseline", "rest"),
+    [
+        (0.79, 0.79, 0.78, ""),
+        (0.76, 0.76, 0.78, " But the model trained on raw rows is hardly better than one that always says the most "
+         "frequent class: there was little to lose."),
+        (0.79, 0.75, 0.78, " It is hardly better than one that always says the most frequent class."),
+    ],
+)  # fmt: skip
+def test_the_verdict_says_when_there_was_little_to_lose(before, after, baseline, rest):
+    found = compared(-0.01, 0.01)._replace(
+        task="classification", before=Interval(0.8, before, 0.9), after=Interval(0.8, after, 0.9), baseline=baseline
+    )
+    assert verdict(found) == "No loss of accuracy could be seen: the change is -1.00 to +1.00 points." + rest
+
+
+def test_the_verdict_on_almost_nothing():
+    assert verdict(compared(-0.5, 0.5)._replace(rows=1)).startswith("A single test row is too few to tell")
+    assert "cannot be told" in verdict(compared(math.nan, math.nan, "r2"))
+
+
+def test_rows_that_were_trained_on_tell_little():
+    census = make_census(300)
+    with pytest.warns(UserWarning, match="is also among the training rows"):
+        protect(census.frame, census.schema, "tree", k=10, method="mondrian", test=census.frame[:50])
+    others = make_census(350).frame[300:]
+    protect(census.frame, census.schema, "tree", k=10, method="mondrian", test=others)
 
 
 def test_scores_and_guides_in_words():

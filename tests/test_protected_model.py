@@ -126,6 +126,28 @@ def test_bad_input_gets_a_sentence(protected, message):
         protected.fit(FRAME, Y)
 
 
+@pytest.mark.parametrize("method", [AccuracyGuided, Mondrian])
+def test_it_takes_no_single_value_along(method):
+    """What one person alone earns is nobody's released value, and no part of the object that is handed on."""
+    people = pl.DataFrame({"job": [f"job {i}" for i in range(300)], "age": [*range(300)], "sick": ["no", "yes"] * 150})
+    schema = Schema([Attribute("job", kind="nominal"), Attribute("age"), Attribute("sick", "target", "nominal")])
+    anonymizer = method(schema, 10, recoding="representative")
+    protected = ProtectedModel(make_model("tree", schema), anonymizer).fit(people)
+    kept = pickle.dumps(protected.anonymizer_)
+    released = set(protected.anonymizer_.groups_["job"])
+    assert not [job for job in people["job"] if job not in released and f"{job}\x94".encode() in kept]
+    with pytest.raises(ShoalError, match="has forgotten the rows"):
+        protected.anonymizer_.transform(people)
+    assert len(protected.predict(people)) == 300
+
+
+def test_the_target_may_be_apart_and_no_column_may_be_missing():
+    protected = by_mondrian().fit(FRAME.drop("income"), Y)
+    assert (protected.predict(FRAME.drop("income")) == by_mondrian().fit(FRAME).predict(FRAME)).all()
+    with pytest.raises(ShoalError, match="Column 'age' was there when the model was trained .*: add it"):
+        protected.predict(FRAME.drop("age"))
+
+
 @pytest.mark.parametrize("method", [HilbertCurve, RPlusTree, SaNGreeA])
 def test_it_takes_no_raw_rows_along(method):
     people = pl.DataFrame({"age": range(1_000_000, 1_000_040), "note": ["only here"] * 40, "sick": ["no", "yes"] * 20})

@@ -40,7 +40,11 @@ def plan_models(model: Any, schema: Schema) -> dict[str, Any]:
     if isinstance(model, Mapping):
         given = dict(model)
     elif isinstance(model, (list, tuple)):
-        given = {_label_of(one): one for one in model}
+        given = {}
+        for one in model:
+            if _label_of(one) in given:
+                raise ShoalError(f"Two models are called {_label_of(one)!r}: pass a dict from names to models.")
+            given[_label_of(one)] = one
     else:
         given = {_label_of(model): model}
     if not given:

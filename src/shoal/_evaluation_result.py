@@ -81,6 +81,8 @@ class Affordable(NamedTuple):
     loss: Estimate | None
     sure: bool
     """Whether the whole interval of the loss is within the limit."""
+    learned: bool = True
+    """Whether the model trained on raw rows is better than always saying the most frequent class, or the mean."""
 
 
 class Evaluation:
@@ -104,6 +106,12 @@ class Evaluation:
     def score(self) -> str:
         """Name of the score that decides: accuracy, or r2 where the target is a number."""
         return TASKS[self.task].score
+
+    @property
+    def without_model(self) -> str:
+        """What anybody can say without a model."""
+        what = "the most frequent class" if self.task == "classification" else "the mean"
+        return f"always saying {what}"
 
     def to_frame(self) -> polars.DataFrame:
         """The rows as a polars table."""
@@ -141,7 +149,10 @@ class Evaluation:
             known = best.setdefault((one.model, one.method), none)
             within = not one.failed and one.loss.mean <= loss
             if within and (known.k is None or one.k > known.k):
-                best[one.model, one.method] = none._replace(k=one.k, loss=one.loss, sure=one.loss.high <= loss)
+                least = one.raw.mean if math.isnan(one.raw.low) else one.raw.low
+                best[one.model, one.method] = none._replace(
+                    k=one.k, loss=one.loss, sure=one.loss.high <= loss, learned=least > one.baseline
+                )
         return list(best.values())
 
     def answer(self, loss: float = 0.01) -> list[str]:
@@ -182,13 +193,13 @@ class Evaluation:
         return f"{limit * 100:g} point{'s' * (limit != 0.01)}"
 
     def cells(self, one: Summary) -> list[str]:
-        """A summary as texts: model, method, k, score and its interval, loss and its interval, raw score."""
+        """A summary as texts: model, method, k, score and its interval, loss and its interval, raw score, baseline."""
         found = ["not reached", "", "", ""]
         if one.seeds:
             score, loss = one.score, one.loss
             found = [self.show(score.mean), self.show(score.low, score.high)]
             found += [self.show_loss(loss.mean), self.show_loss(loss.low, loss.high)]
-        return [one.model, one.method, f"{one.k:,}", *found, self.show(one.raw.mean)]
+        return [one.model, one.method, f"{one.k:,}", *found, self.show(one.raw.mean), self.show(one.baseline)]
 
     def _summarise(self, model: str, method: str, k: int, rows: Sequence[Mapping[str, Any]]) -> Summary:
         reached = [row for row in rows if row["error"] is None]
@@ -224,7 +235,10 @@ class Evaluation:
             doubt = "one seed does not tell how sure that is"
         elif not one.sure:
             doubt += ", which reaches beyond the limit: more seeds would tell"
-        return f"{who}: k = {one.k:,} {cost} of {self.score} ({doubt})."
+        said = f"{who}: k = {one.k:,} {cost} of {self.score} ({doubt})."
+        if not one.learned:
+            said += f" But on raw rows it is hardly better than {self.without_model}: there was little to lose."
+        return said
 
     def _facts(self, limit: float) -> dict[str, Any]:
         """Everything the page says."""
@@ -255,7 +269,7 @@ class Evaluation:
         return f"Evaluation of {self.score} over {len(self.settings['seeds'])} seeds\n" + "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        heads = ("model", "method", "k", self.score, "95 % interval", "loss", "95 % interval", "raw")
+        heads = ("model", "method", "k", self.score, "95 % interval", "loss", "95 % interval", "raw", "no model")
         lines = [heads, *(self.cells(one) for one in self.summary())]
         rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
         return f"<table><caption>Evaluation</caption>{rows}</table>"

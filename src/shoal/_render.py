@@ -172,7 +172,8 @@ def frontier(found: Evaluation, limit: float, files: Mapping[str, Path], *, json
     out = console()
     score = found.score
     interval = "95 % interval>"
-    table = _table("What k costs", "model", "method", "k>", f"{score}>", interval, "loss>", interval, "raw>", "groups>")
+    heads = ("model", "method", "k>", f"{score}>", interval, "loss>", interval, "raw>", "no model>", "groups>")
+    table = _table("What k costs", *heads)
     for one in summary:
         groups = f"{one.groups:,.0f}" if one.seeds else ""
         table.add_row(*(_safe(cell) for cell in found.cells(one)), groups)

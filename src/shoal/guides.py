@@ -24,6 +24,9 @@ SUREST = 0.01
 """Probabilities count as no surer than this: a forest says 0 and 1 lightly, and a logit of those knows no bounds."""
 SUM_TOLERANCE = 1e-3
 """How far the probabilities of a row may be from 1 together; files have few decimals."""
+MOST_CLASSES = 100
+"""Whole numbers of which more differ are numbers, not classes, if neither a model nor a schema says what they are.
+Where classes are that many nevertheless, they guide by themselves: to train models for so many takes hours."""
 FEW_ROWS = 200
 """Fewer rows are guided by their labels: they are too few to learn a model from a part of them."""
 
@@ -81,7 +84,7 @@ def read_labels(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
             f"{name} has {len(values):,} entries for {n_rows:,} rows: one is needed for each row, in the same order."
         )
     if values.dtype == object:
-        missing = np.array([value is None or value != value for value in values.ravel()]).reshape(values.shape)
+        missing = np.array([_is_missing(value) for value in values.ravel()], bool).reshape(values.shape)
         values = values if missing.any() else _plain(values)
     else:
         missing = np.isnan(values) if values.dtype.kind in "fM" else np.zeros(values.shape, bool)
@@ -94,6 +97,16 @@ def read_labels(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
     if values.ndim == 2 and values.dtype.kind not in "fiub":
         raise DataError(f"{name} has {values.shape[1]} columns that are not all numbers: pass one value a row.")
     return values
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:
+        # pandas.NA says of nothing whether it differs.
+        return True
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
@@ -124,12 +137,14 @@ def guide_from_values(values: np.ndarray, *, regression: bool) -> Guide:
 
 
 def labels_to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarray | None:
-    """Labels that a model can be trained on; None where there are none, or too few, or predictions of another model."""
+    """Labels that a model can be trained on; None where there are none, too few or too many, or those of a model."""
     if known is None or known.ndim != 1 or len(known) < FEW_ROWS:
         return None
     if regression:
         return known
-    if guide_from_values(known, regression=False).outputs is not None or len(np.unique(known)) < 2:
+    if guide_from_values(known, regression=False).outputs is not None:
+        return None
+    if not 2 <= len(np.unique(known)) <= MOST_CLASSES:
         return None
     return known
 
@@ -222,6 +237,8 @@ def guide_from_model(model: Any, seen: Any, *, soft: bool, regression: bool) -> 
             f"The model, a {name_of(model)}, cannot be asked about this table ({reason(error)}): pass one that takes "
             "its columns as they are."
         ) from None
+    if regression and values.dtype.kind not in "fiub":
+        raise DataError(f"{said_by} is {str(values.flat[0])!r}, but numbers are to be predicted: pass a regressor.")
     return guide_from_values(values, regression=regression)
 
 

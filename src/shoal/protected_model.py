@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from shoal import frames
 from shoal.anonymizers import Anonymizer
-from shoal.errors import ShoalError
+from shoal.errors import DataError, ShoalError
 from shoal.guides import read_labels
 from shoal.models import read_target
 
@@ -83,7 +83,7 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 f"recoding={recoding!r} is of no use to a model that must understand raw rows: "
                 "set the anonymizer's recoding to 'representative'."
             )
-        # The model is made to be handed on, and must not take raw rows with it.
+        # The model is made to be handed on, and must not take raw values with it.
         self.anonymizer_ = anonymizer.forget_rows()
         if y is None:
             labels = read_target(X, anonymizer.schema_)
@@ -134,6 +134,9 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         frame = frames.open_frame(X)
         targets = {attribute.name for attribute in self.anonymizer_.schema_.target}
         names = [name for name in self.anonymizer_.get_feature_names_out() if name not in targets]
+        for name in names:
+            if name not in frame.columns:
+                raise DataError(f"Column {name!r} was there when the model was trained and is not there now: add it.")
         seen = frame.select(names)
         return (seen if rows is None else seen[rows]).to_native()
 

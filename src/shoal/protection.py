@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -148,6 +149,7 @@ class Protection(FactSheet):
             "verdict": self.verdict,
             "model_name": name_of(self.model),
             "target": target_of(self.schema).name,
+            "seen_raw": [name for name in features(self.schema) if self.schema[name].role != "quasi"],
             "findings": {"guide": None, "tried": []} | self.release.findings,
             "score_name": "Accuracy" if self.comparison.score == "accuracy" else "R²",
             "other_names": OTHER_SCORES,
@@ -264,7 +266,23 @@ def _parts(frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float
         if name not in opened.columns:
             raise DataError(f"Column {name!r} is not among the rows to compare on: add it.")
     truth = _classes_like(y, read_target(opened, schema), target_of(schema).name)
+    _warn_of_seen_rows(frame, opened, schema)
     return _Parts(np.arange(len(frame)), y, opened, truth)
+
+
+def _warn_of_seen_rows(train: nw.DataFrame[Any], test: nw.DataFrame[Any], schema: Schema) -> None:
+    """Warn if every row to compare on is among those to train on, as far as two tables can be compared."""
+    names = [*features(schema), target_of(schema).name]
+    tables = train.select(names), test.select(names)
+    if train.implementation != test.implementation or tables[0].schema != tables[1].schema:
+        return
+    groups = frames.group_rows(nw.concat(tables), names)
+    if np.isin(groups[len(train) :], groups[: len(train)]).all():
+        warnings.warn(
+            "Every row to compare on is also among the training rows: if they are the same people, the comparison "
+            "says nothing of new ones; leave test out, and a part is held out.",
+            stacklevel=4,
+        )
 
 
 def _classes_like(y: np.ndarray, truth: np.ndarray, name: str) -> np.ndarray:
@@ -382,7 +400,19 @@ OTHER_SCORES = {
 
 
 def verdict(found: Comparison) -> str:
-    """What the comparison says, in one careful sentence."""
+    """What the comparison says, in a careful sentence, and in a second one if there was little to lose."""
+    if math.isnan(found.change.value):
+        return "The rows to compare on all have the same target: what was lost cannot be told from them."
+    said = _verdict_on_change(found)
+    without = "one that always says " + ("the most frequent class" if found.task == "classification" else "the mean")
+    if found.before.low <= found.baseline:
+        return f"{said} But the model trained on raw rows is hardly better than {without}: there was little to lose."
+    if found.after.low <= found.baseline:
+        return f"{said} It is hardly better than {without}."
+    return said
+
+
+def _verdict_on_change(found: Comparison) -> str:
     name = "accuracy" if found.score == "accuracy" else "R²"
     change = show_change(found.score, found.change.low, found.change.high)
     if found.change.low > 0:
@@ -391,7 +421,8 @@ def verdict(found: Comparison) -> str:
         return f"The retrained model loses {name}: {change}."
     if found.change.low >= -NOTICEABLE_LOSS:
         return f"No loss of {name} could be seen: the change is {change}."
-    return f"The {found.rows:,} test rows are too few to tell whether {name} is lost: the change is {change}."
+    rows = f"The {found.rows:,} test rows are" if found.rows > 1 else "A single test row is"
+    return f"{rows} too few to tell whether {name} is lost: the change is {change}."
 
 
 def describe_guide(guide: Any) -> str:

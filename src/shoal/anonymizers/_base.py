@@ -84,8 +84,10 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _reach: Bounds | None
     _recodings: Sequence[str] = RECODINGS
     _holds_rows: Sequence[str] = ()
-    """Attributes of a fitted object from which fitted rows can be read."""
+    """Attributes of a fitted object, beside the vocabulary, from which values of fitted rows can be read."""
     _forgot = False
+    _absent: frozenset[str] = frozenset()
+    """Targets that the table does not have, because ``y`` holds them."""
 
     @abstractmethod
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
@@ -161,14 +163,15 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return release_frame(frame, self.schema_, groups, labels), job.table, labels
 
     def forget_rows(self) -> Self:
-        """Drop what fitted rows can be read from, before the object is handed on.
+        """Drop what values of fitted rows can be read from, before the object is handed on.
 
-        Some methods keep rows to place others by them, or to change a release. They refuse that from then on.
+        Every method knows which values there were, one by one, to write other rows in the same words; some keep whole
+        rows. ``labels_`` and ``groups_`` stay; ``transform`` and ``anonymize`` are refused from then on.
         """
         check_is_fitted(self, "labels_")
-        for name in self._holds_rows:
+        for name in ("_columns", *self._holds_rows):
             self.__dict__.pop(name, None)
-        self._forgot = bool(self._holds_rows)
+        self._forgot = True
         return self
 
     def _require_rows(self) -> None:
@@ -201,6 +204,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         self._forgot = False
         self.schema_ = self.schema if self.schema is not None else _every_column_quasi(frame)
+        targets = frozenset(attribute.name for attribute in self.schema_.target)
+        self._absent = targets.difference(frame.columns) if y is not None else frozenset()
         job = self._make_job(frame)
         target = self._look_at_target(job, y)
         labels = self._partition(job.table, job.guard, job.smallest, target)
@@ -212,7 +217,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _make_job(self, frame: nw.DataFrame[Any]) -> Job:
         """Encode the rows and see that what is asked for can be reached at all."""
         constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
-        table, members = _encode(frame, self.schema_, constraints, self.missing)
+        described = Schema(attribute for attribute in self.schema_ if attribute.name not in self._absent)
+        table, members = _encode(frame, described, constraints, self.missing)
         guard = make_guard(constraints, table)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         smallest = largest_k(constraints) if members is None else 1

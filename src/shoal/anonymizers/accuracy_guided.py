@@ -46,6 +46,7 @@ from shoal.binned_trees import (
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
 from shoal.growth import Cuts, count_threads
 from shoal.guides import (
+    MOST_CLASSES,
     Guide,
     ModelInput,
     are_alike,
@@ -82,8 +83,6 @@ ROWS_THAT_HIDE_ONE = 50
 """Groups of so many rows cannot follow the labels of single ones; that the search is fair needs no round of its own."""
 SAFE_CHOICE = 0.7
 """What is taken where nothing can be tried out: the best or nearly so for every model that was measured."""
-MOST_CLASSES = 100
-"""Whole numbers of which more differ are numbers, not classes, if neither a model nor a schema says what they are."""
 FOLDS = 5
 """Parts into which the rows are divided to ask a model about rows that it has not seen."""
 FOLDS_OF_MANY = 3
@@ -228,6 +227,7 @@ class AccuracyGuided(Anonymizer):
         self.n_jobs = n_jobs
 
     _recodings = ("auto", *RECODINGS)
+    _holds_rows = ("_grouping",)
 
     def findings(self) -> dict[str, Any]:
         """Which guide was taken, and what was tried."""
@@ -245,8 +245,8 @@ class AccuracyGuided(Anonymizer):
         known = self._labels(job, y)
         regression = self._regresses(known)
         if regression and known is not None and known.dtype.kind not in "fiub":
-            found = str(known.flat[0])
-            raise DataError(f"The model predicts numbers, but y holds {found!r}: pass numbers, or a classifier.")
+            found, where = str(known.flat[0]), "y" if y is not None else "the target"
+            raise DataError(f"The model predicts numbers, but {where} holds {found!r}: pass numbers, or a classifier.")
         no_training = self.model is None and self._asked_guide() in (0, "hard", "mondrian")
         with nullcontext() if no_training else _while_models_train():
             plan = self._make_plan(job, self._input(job.frame), known, regression)
@@ -263,6 +263,9 @@ class AccuracyGuided(Anonymizer):
         if asked in (0, "mondrian"):
             classes = None if known is None else guide_from_values(known, regression=regression).classes
             return Plan(Guide(np.zeros((job.table.n_rows, 1)), classes, 0), asked)
+        if self.model is None and known is None and len(self.schema_.target) > 1:
+            names = ", ".join(attribute.name for attribute in self.schema_.target)
+            raise ShoalError(f"The schema has several targets, {names}: pass as y what groups are to follow.")
         if self.model is None and known is None:
             raise ShoalError(
                 "AccuracyGuided requires y to be passed, but the target y is None: "
@@ -279,6 +282,7 @@ class AccuracyGuided(Anonymizer):
         if model is None and labels is not None:
             model, given = stand_in, given._replace(as_array=False)
         if labels is None and known is not None and needs_training(model):
+            self._require_classes(known, regression)
             model = None
         if model is None:
             assert known is not None
@@ -289,7 +293,8 @@ class AccuracyGuided(Anonymizer):
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
         asking = [(model, given)]
         if self.second_opinion and name_of(model) != name_of(stand_in):
-            asking.append((stand_in, given._replace(as_array=False)))
+            # The model may have been made for some of the columns; the stand-in is made for all.
+            asking.append((stand_in, ModelInput(job.frame, self._features_of(job.frame), False)))
         guide = guide_out_of_fold(
             asking,
             labels,
@@ -331,13 +336,30 @@ class AccuracyGuided(Anonymizer):
             return False
         return bool((known == np.rint(known)).all()) and len(np.unique(known)) > MOST_CLASSES
 
+    def _require_classes(self, known: np.ndarray, regression: bool) -> None:
+        """Refuse a classifier where numbers are known, of which it could make nothing."""
+        is_number = known.ndim == 1 and guide_from_values(known, regression=regression).classes is None
+        if is_number and not regression:
+            raise DataError(
+                f"The model, a {name_of(self.model)}, predicts classes, but the labels are numbers such as "
+                f"{known[0].item()!r}: pass a regressor, or classes."
+            )
+
+    def _features_of(self, frame: nw.DataFrame[Any]) -> list[str]:
+        return [name for name in features(self.schema_) if name in frame.columns]
+
     def _input(self, frame: nw.DataFrame[Any]) -> ModelInput:
-        names = [name for name in features(self.schema_) if name in frame.columns]
+        names = self._features_of(frame)
         wanted = getattr(self.model, "feature_names_in_", None)
         if wanted is not None and not self._from_array:
+            never_released = {attribute.name for attribute in self.schema_.identifiers}
             for name in wanted:
                 if name not in frame.columns:
                     raise ShoalError(f"The model sees a column {name!r} that the table does not have: add it.")
+                if name in never_released and can_retrain(self.model) and self._asked_guide() == "auto":
+                    raise ShoalError(
+                        f"The model was trained on {name!r}, an identifier, which is never released: train it without."
+                    )
             names = list(wanted)
         return ModelInput(frame, names, self._from_array)
 
