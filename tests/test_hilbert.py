@@ -2,6 +2,7 @@
 
 import datetime as dt
 from itertools import product
+from time import process_time
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import naive_hilbert as naive
 from shoal import (
     Attribute,
+    DeltaDisclosure,
     Hierarchy,
     HilbertCurve,
     KAnonymity,
@@ -397,6 +399,44 @@ def test_rules_that_only_the_whole_table_keeps_are_found_fast():
     schema = Schema([Attribute("x"), Attribute("s", "sensitive", "nominal")])
     labels = HilbertCurve(schema, 2, constraints=[LDiversity(2)]).fit(frame).labels_
     assert labels.max() == 0
+
+
+def test_runs_that_are_released_alike_are_joined_fast():
+    """Reading the finished run again for each of 25,000 that join it took ten seconds."""
+    random = np.random.default_rng(0)
+    names = [f"n{i}" for i in range(25_000)]
+    schema = Schema(
+        [Attribute("name", hierarchy=Hierarchy.flat(names), kind="nominal"), Attribute("s", "sensitive", "nominal")]
+    )
+    frame = pl.DataFrame({"name": names * 4, "s": random.choice(list("uvw"), 100_000)})
+    anonymizer = HilbertCurve(schema, 5, constraints=[LDiversity(2)], n_jobs=1).fit(frame[:1000])
+    began = process_time()
+    assert anonymizer.fit(frame).labels_.max() == 0
+    assert process_time() - began < 3
+
+
+@pytest.mark.parametrize("constraint", [LDiversity(2), TCloseness(0.3), DeltaDisclosure(1.5)])
+@pytest.mark.parametrize("sets", [False, True])
+def test_long_runs_are_merged_as_by_the_twin(constraint, sets):
+    """So many names that sets become the top, and so few below each node that most runs are released alike."""
+    random = np.random.default_rng(0)
+    names = [f"n{i}" for i in range(320)]
+    tree = Hierarchy.from_dict({f"g{i}": names[80 * i : 80 * i + 80] for i in range(4)}, name="tree")
+    frame = pl.DataFrame(
+        {"tree": names, "name": random.choice(names, 320), "s": random.choice(list("uv"), 320, p=[0.7, 0.3])}
+    )
+    schema = Schema(
+        [
+            Attribute("tree", kind="nominal", hierarchy=tree),
+            Attribute("name", kind="nominal", hierarchy=None if sets else Hierarchy.flat(names)),
+            Attribute("s", "sensitive", "nominal"),
+        ]
+    )
+    recoding = "set" if sets else "interval"
+    found = HilbertCurve(schema, 4, constraints=[constraint], recoding=recoding).fit(frame)
+    table = encode(frame, schema)
+    expected = expected_runs(table, 4, sets=sets, guard=make_guard([constraint], table))
+    assert groups_of(found.labels_) == [sorted(rows) for rows in expected]
 
 
 def test_many_equal_rows_are_joined_fast():

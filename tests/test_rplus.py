@@ -558,20 +558,6 @@ def test_a_release_is_brought_up_to_date_by_deltas_alone():
     assert [copy[row] for row in tree.row_ids_.tolist()] == tree.release().rows()
 
 
-def test_deleted_rows_are_in_no_file():
-    frame = mixed(60, 0).with_columns(note=pl.Series([f"secret {i}" for i in range(60)]))
-    schema = Schema([*MIXED, Attribute("note", "other", "nominal")])
-    tree = RPlusTree(schema, 4).fit(frame)
-    tree.delete([7, 8])
-    written = pickle.dumps(tree)
-    assert b"secret 9" in written
-    assert b"secret 7" not in written
-    assert b"secret 8" not in written
-    again = pickle.loads(written)
-    assert again.release().equals(tree.release())
-    assert again.delete([9]).deleted.tolist() == [9]
-
-
 def test_arrays_come_and_go():
     random = np.random.default_rng(0)
     X = np.asfortranarray(random.normal(size=(40, 2)))

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-from shoal import Attribute, Hierarchy, Schema
+from shoal import Attribute, Hierarchy, Recipe, Schema
 from shoal.errors import DataError, HierarchyError, SchemaError
 from shoal.files import read_table
 from shoal.table import encode, encode_like
@@ -34,6 +34,14 @@ def test_codes_stand_for_the_values(random_table):
         present = column.positions[: column.n_present]
         assert (np.diff(present) > 0).all()
         assert column.missing in (-1, column.n_values - 1)
+
+
+def test_a_number_with_a_hierarchy_may_be_missing_throughout():
+    nothing = pl.DataFrame({"x": [None, None]}, schema={"x": pl.Int64})
+    column = one(nothing, hierarchy=Hierarchy.from_dict({"low": ["0", "1"], "high": ["2", "3"]}))
+    assert [column.values[code] for code in column.codes] == [None, None]
+    with pytest.raises(HierarchyError, match="'x' is missing throughout, so that no hierarchy can be built"):
+        one(nothing, hierarchy=Recipe("intervals"))
 
 
 @given(tables())

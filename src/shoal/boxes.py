@@ -289,7 +289,7 @@ def alike(frame: nw.DataFrame[Any], like: nw.DataFrame[Any]) -> nw.DataFrame[Any
     columns = {}
     for name in like.columns:
         series, wanted = frame[name], like[name].dtype
-        if series.dtype == wanted:
+        if same_type(series, like[name]):
             continue
         fits = frames.missing_rows(series).all() or frames.content_of(series) == frames.content_of(like[name])
         cast = _cast(series, like[name]) if fits else None
@@ -302,18 +302,38 @@ def alike(frame: nw.DataFrame[Any], like: nw.DataFrame[Any]) -> nw.DataFrame[Any
     return frames.replace_columns(frame, columns).select(like.columns) if columns else frame.select(like.columns)
 
 
+def same_type(one: nw.Series[Any], other: nw.Series[Any]) -> bool:
+    """Whether rows of two columns can be put under each other; pyarrow has several types that are all text."""
+    if one.dtype != other.dtype:
+        return False
+    return not one.implementation.is_pyarrow() or bool(one.to_native().type == other.to_native().type)
+
+
 def _cast(series: nw.Series[Any], like: nw.Series[Any]) -> nw.Series[Any] | None:
     """The column in another type, if that loses nothing."""
-    if series.implementation.is_pandas():
-        # Only pandas has no missing integers as a rule, and finds a common type itself.
-        return series
+    missing = frames.missing_rows(series)
+    there = (~missing).tolist()
     try:
-        cast = series.cast(like.dtype)
-        there = (~frames.missing_rows(series)).tolist()
-        same = (cast.cast(series.dtype).filter(there) == series.filter(there)).all()
+        cast = _in_type_of(series, like, has_missing=bool(missing.any()))
+        same = missing.all() or (cast.filter(there).cast(series.dtype) == series.filter(there)).all()
     except Exception:  # what a library raises for a value that does not fit is its own affair
         return None
-    return cast if same else None
+    return cast if same and np.array_equal(frames.missing_rows(cast), missing) else None
+
+
+def _in_type_of(series: nw.Series[Any], like: nw.Series[Any], *, has_missing: bool) -> nw.Series[Any]:
+    if series.implementation.is_pyarrow():
+        return nw.from_native(series.to_native().cast(like.to_native().type), series_only=True).alias(series.name)
+    if not series.implementation.is_pandas() or like.dtype == nw.Categorical:
+        return series.cast(like.dtype)
+    native, kind = series.to_native(), like.to_native().dtype
+    if has_missing and like.dtype.is_integer():
+        # The integers of numpy cannot be missing; those of pandas can, and go together with them. So with truths.
+        kind = str(like.dtype)
+    elif has_missing and like.dtype == nw.Boolean:
+        kind = "boolean"
+    # As objects, missing numbers can become missing dates.
+    return nw.from_native((native.astype(object) if native.isna().all() else native).astype(kind), series_only=True)
 
 
 def as_text(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
@@ -321,6 +341,7 @@ def as_text(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
     columns = {}
     for name in names:
         if frame[name].dtype == nw.String:
+            columns[name] = frame[name].cast(nw.String)
             continue
         factor = frames.factorize(frame[name])
         texts = np.array([*(plain_text(value, factor.content) for value in factor.values), None], object)

@@ -14,9 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal import frames
-from shoal._kernels import groups
+from shoal._kernels import groups, growing
 from shoal._kernels import settling as kernel
+from shoal._kernels.cutting import Task
 from shoal._kernels.guard import Guard
+from shoal.guards import with_scratch
+from shoal.partition import measure_geometry, pack_rows
+from shoal.table import Table
 
 
 class Cuts(NamedTuple):
@@ -48,6 +52,59 @@ class Part(NamedTuple):
 
 
 Grow = Callable[[Part], tuple[Cuts, np.ndarray]]
+
+
+class Rule(NamedTuple):
+    """How a cut is chosen; numba leaves out what is None."""
+
+    ties: np.ndarray | None = None
+    """Mondrian's relaxed cuts: codes by which rows are ordered that are equal."""
+    packed: bool | None = None
+    """True: the cuts of an R+ tree, else Mondrian's."""
+
+
+PACKED = Rule(packed=True)
+
+
+def make_task(table: Table, smallest: int, *, sets: bool, by_width: bool = False) -> Task:
+    """What is cut; scratch space is added for each thread."""
+    nothing = np.empty(0, np.int64)
+    geometry = measure_geometry(table, sets=sets)
+    return Task(pack_rows(table), geometry, smallest, by_width, nothing, nothing, nothing)
+
+
+def asked_of(guard: Guard) -> Guard | None:
+    """The guard, or None if it asks for nothing."""
+    return guard if len(guard.rules.model) else None
+
+
+def grow_cuts(task: Task, guard: Guard | None, n_threads: int, rule: Rule) -> tuple[Cuts, np.ndarray]:
+    """The tree of cuts of all rows, and where its leaves start; the rows are put in the order of the leaves."""
+    n_values = task.geometry.n_values
+    whole = Part(0, len(task.rows.order), (np.zeros_like(n_values), n_values - 1))
+
+    def grow(part: Part) -> tuple[Cuts, np.ndarray]:
+        low, high = part.known
+        starts = np.array([part.start, part.stop])
+        cuts, leaf_starts, _ = grow_parts(task, _own(guard), rule, starts, low[None], high[None])
+        return cuts, leaf_starts
+
+    def cut_once(part: Part) -> Cut:
+        attribute, cut_from, cut_to, middle = growing.cut_once(
+            _with_scratch(task), _own(guard), *rule, part.start, part.stop, *part.known
+        )
+        return Cut(attribute, (cut_from, cut_to), middle)
+
+    return grow_in_threads(whole, grow, cut_once, n_threads)
+
+
+def grow_parts(
+    task: Task, guard: Guard | None, rule: Rule, starts: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[Cuts, np.ndarray, np.ndarray]:
+    """The trees of cuts of several parts, one behind the other; where their leaves start, and the root of each."""
+    (attribute, *codes, right), leaf_starts, roots = growing.grow(_with_scratch(task), guard, *rule, starts, low, high)
+    left = np.arange(1, len(attribute) + 1, dtype=np.int32)
+    return Cuts(attribute, left, right, tuple(codes)), leaf_starts, roots
 
 
 def grow_in_threads(
@@ -100,6 +157,18 @@ def count_threads(n_jobs: int | None, n_rows: int) -> int:
     available = os.cpu_count() or 1
     wanted = available if n_jobs is None or n_jobs < 0 else max(n_jobs, 1)
     return max(1, min(wanted, n_rows // frames.ROWS_WORTH_A_THREAD))
+
+
+def _with_scratch(task: Task) -> Task:
+    """The same task with scratch space of its own, for one thread."""
+    size = int(task.geometry.n_values.max()) + 1
+    return task._replace(
+        histogram=np.zeros(size, np.int64), codes=np.empty(size, np.int64), below=np.empty(size, np.int64)
+    )
+
+
+def _own(guard: Guard | None) -> Guard | None:
+    return None if guard is None else with_scratch(guard)
 
 
 def _grow_crown(

@@ -192,7 +192,7 @@ def _variance(column: Column, labels: np.ndarray, *, on_line: bool) -> float:
     """Variance of the positions that are there; of names the sum over one column of zeros and ones for each."""
     counts = np.bincount(column.codes[labels >= 0], minlength=column.n_values).astype(float)
     if not on_line:
-        return 1.0 - float(((counts / counts.sum()) ** 2).sum())
+        return 1.0 - float(((counts / max(counts.sum(), 1.0)) ** 2).sum())
     counts, positions = counts[: column.n_present], column.positions[: column.n_present]
     n = max(counts.sum(), 1.0)
     return float(counts @ (positions - counts @ positions / n) ** 2 / n)

@@ -236,7 +236,7 @@ def _numeric_vocabulary(factor: Factor, attribute: Attribute) -> _Vocabulary:
     if attribute.hierarchy is None:
         return _Vocabulary(lookup.reshape(-1), values, positions, None, content)
     texts = [plain_text(value, content) for value in values]
-    tree = _resolve(attribute, texts, lookup.reshape(-1)[factor.codes])
+    tree = _resolve(attribute, texts, np.append(lookup, -1)[factor.codes])
     leaves = parse_texts(np.array(tree.values, object), attribute.name)
     _require_ascending(leaves, tree, attribute)
     leaf = np.array([tree.leaf(text) for text in texts], np.int64)
@@ -350,10 +350,16 @@ def _resolve(
     """The attribute's hierarchy, built from the values (as ordered) if it is a recipe, and sure to cover them."""
     hierarchy = attribute.hierarchy
     if isinstance(hierarchy, Recipe):
+        listed = texts if ordered is None else ordered
+        if not listed:
+            raise HierarchyError(
+                f"Attribute {attribute.name!r} is missing throughout, so that no hierarchy can be built from its "
+                "values: leave the hierarchy out, or give one that lists values."
+            )
         frequency = np.bincount(codes[codes >= 0], minlength=len(texts))
         counts = dict(zip(texts, frequency.tolist(), strict=True))
         try:
-            hierarchy = hierarchy.build({text: counts.get(text, 0) for text in (texts if ordered is None else ordered)})
+            hierarchy = hierarchy.build({text: counts.get(text, 0) for text in listed})
         except HierarchyError as error:
             raise HierarchyError(f"Attribute {attribute.name!r}: {error}") from None
     assert hierarchy is not None

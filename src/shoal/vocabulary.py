@@ -80,7 +80,10 @@ def _extended(known: Column, series: nw.Series[Any], missing: Missing, *, ranked
     if _is_flat(attribute):
         return _with_names(known, column)
     if _is_number(attribute):
-        return _only_ends(_without_codes(_between_ends(column, known)))
+        joined = _only_ends(_without_codes(_between_ends(column, known)))
+        # Each batch may be well within what floats can hold, and all of them together not.
+        positions_of(joined.positions, known.name)
+        return joined
     return replace(known, attribute=attribute)
 
 

@@ -1,28 +1,24 @@
-"""Cuts of an R+ tree: parts of a packed table are cut into disjoint boxes, in place.
+"""The rule of an R+ tree for cuts: disjoint boxes that are packed and tight.
 
-The rows of a group lie side by side, as in Mondrian's kernel, whose parts that only read or move rows are used here.
-What differs is the rule. A place is chosen so that as many full groups as possible can still be made on both sides;
-the attribute is chosen by how tight the two boxes become in all attributes, not only in the one that is cut.
+A place is chosen so that as many full groups as possible can still be made on both sides; the attribute is chosen by
+how tight the two boxes become in all attributes, not only in the one that is cut.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from shoal._kernels._jit import inner, jit
-from shoal._kernels.geometry import LINE, SET, TREE, ancestor_level, code_of, width
-from shoal._kernels.mondrian import (
+from shoal._kernels._jit import inner
+from shoal._kernels.cutting import (
     MOST_TRIES,
-    NO_CUT,
     SMALL_CHILDREN,
-    _both_hold,
-    _distinct_codes,
-    _largest_child,
-    _longer,
-    _partition,
-    _push,
-    _same_node,
+    both_hold,
+    distinct_codes,
+    largest_child,
+    partition,
+    same_node,
 )
+from shoal._kernels.geometry import LINE, SET, TREE, ancestor_level, code_of, width
 
 UNBEATEN = np.int64(1 << 62)
 """More than any score of a place."""
@@ -31,94 +27,12 @@ FEW_GROUPS = 16
 boxes reach as far as before in all attributes but the one that is cut."""
 
 
-@jit
-def grow(task, guard, starts, low, high):
-    """Cut each of several parts until no admissible cut is left.
-
-    Part p holds the rows starts[p]..starts[p + 1], with codes within low[p]..high[p]. ``guard`` is None where only the
-    size of a group counts.
-
-    Returns the trees in preorder, one behind the other: attribute (NO_CUT in a leaf), from and to (codes from <= code <
-    to go left), right (the right child; the left one is the next node; in a leaf its number); where each leaf starts;
-    and the first node of each part.
-    """
-    n_parts, q = low.shape
-    most_leaves = 0
-    for p in range(n_parts):
-        most_leaves += max((starts[p + 1] - starts[p]) // task.smallest, 1)
-    attribute = np.empty(2 * most_leaves, np.int16)
-    cut_from = np.empty(2 * most_leaves, np.int32)
-    cut_to = np.empty(2 * most_leaves, np.int32)
-    right = np.empty(2 * most_leaves, np.int32)
-    leaf_start = np.empty(most_leaves, np.int64)
-    roots = np.empty(n_parts, np.int64)
-    n_nodes, n_leaves = 0, 0
-    # An entry of the stack: where the group starts and stops, whose right child it is, and its bounds.
-    stack = np.empty((64, 3 + 2 * q), np.int64)
-    for p in range(n_parts):
-        roots[p] = n_nodes
-        _push(stack, 0, starts[p], starts[p + 1], -1, low[p], high[p])
-        depth = 1
-        while depth > 0:
-            depth -= 1
-            begin, end, parent = stack[depth, 0], stack[depth, 1], stack[depth, 2]
-            group_low, group_high = stack[depth, 3 : 3 + q].copy(), stack[depth, 3 + q :].copy()
-            node = n_nodes
-            n_nodes += 1
-            if parent >= 0:
-                right[parent] = node
-            j, cut_from[node], cut_to[node], middle = split(task, guard, begin, end, group_low, group_high)
-            attribute[node] = j
-            if j == NO_CUT:
-                right[node] = n_leaves
-                leaf_start[n_leaves] = begin
-                n_leaves += 1
-                continue
-            if depth + 2 > stack.shape[0]:
-                stack = _longer(stack)
-            _push(stack, depth, middle, end, node, group_low, group_high)
-            _push(stack, depth + 1, begin, middle, -1, group_low, group_high)
-            depth += 2
-    tree = (attribute[:n_nodes].copy(), cut_from[:n_nodes].copy(), cut_to[:n_nodes].copy(), right[:n_nodes].copy())
-    return tree, leaf_start[:n_leaves].copy(), roots
-
-
-@jit
-def cut_once(task, guard, start, stop, low, high):
-    """A single cut, for callers that hand parts of a large table to several threads; see ``split``."""
-    return split(task, guard, start, stop, low, high)
-
-
 @inner
-def split(task, guard, start, stop, low, high):
-    """Make the best admissible cut of one part: (attribute, from, to, first row of the right part).
-
-    ``low`` and ``high`` are narrowed to the rows of the part.
-    """
-    n = stop - start
-    q = low.shape[0]
-    merit = np.zeros(q)
-    if n >= 2 * task.smallest:
-        for j in range(q):
-            if low[j] < high[j]:
-                merit[j] = _merit(task, start, stop, j, low, high)
-    for _ in range(q):
-        j = np.argmax(merit)
-        if merit[j] <= 0.0:
-            break
-        merit[j] = 0.0
-        cut_from, cut_to, middle = _cut_attribute(task, guard, start, stop, j, low[j], high[j])
-        if middle > start:
-            return j, cut_from, cut_to, middle
-    return NO_CUT, np.int64(0), np.int64(0), np.int64(stop)
-
-
-@inner
-def _merit(task, start, stop, j, low, high):
+def merit_of(task, start, stop, j, low, high):
     """What the best cut of an attribute is worth; 0 if there is none."""
     geometry = task.geometry
     n = stop - start
-    m = _distinct_codes(task, start, stop, j, low[j], high[j])
+    m = distinct_codes(task, start, stop, j, low[j], high[j])
     codes, below = task.codes, task.below
     low[j], high[j] = codes[0], codes[m - 1]
     if m == 1 or geometry.weight[j] == 0.0:
@@ -190,7 +104,7 @@ def _next_place(task, j, m, n, score_before, place_before):
     below, codes, geometry = task.below, task.codes, task.geometry
     tree = geometry.form[j] == TREE
     level = ancestor_level(geometry, j, codes[0], codes[m - 1]) - 1 if tree else 0
-    one_child = tree and _largest_child(task, j, m, level) * SMALL_CHILDREN >= n
+    one_child = tree and largest_child(task, j, m, level) * SMALL_CHILDREN >= n
     best_first, best_last, best = np.int64(-1), np.int64(-1), np.int64(-1)
     first = 0
     for last in range(m):
@@ -217,7 +131,7 @@ def _next_place(task, j, m, n, score_before, place_before):
 def _inseparable(geometry, j, one, other, level):
     """Whether two neighbouring codes stay together: under one child of a tree, or too close for floats to tell."""
     if geometry.form[j] == TREE:
-        return _same_node(geometry, j, one, other, level)
+        return same_node(geometry, j, one, other, level)
     if geometry.form[j] == LINE:
         at = geometry.position_at[j]
         return geometry.position[at + one] == geometry.position[at + other]
@@ -225,10 +139,10 @@ def _inseparable(geometry, j, one, other, level):
 
 
 @inner
-def _cut_attribute(task, guard, start, stop, j, low, high):
+def cut_attribute(task, guard, start, stop, j, low, high):
     """Cut a part on one attribute: (from, to, middle); middle = start when no place is admissible."""
     n = stop - start
-    m = _distinct_codes(task, start, stop, j, low, high)
+    m = distinct_codes(task, start, stop, j, low, high)
     score, before = UNBEATEN, np.int64(-1)
     for _ in range(MOST_TRIES):
         first, last, score = _next_place(task, j, m, n, score, before)
@@ -236,8 +150,8 @@ def _cut_attribute(task, guard, start, stop, j, low, high):
             break
         before = last
         cut_from, cut_to = _reach(task, j, m, first, last)
-        middle = _partition(task.rows, start, stop, j, cut_from, cut_to)
-        if _both_hold(guard, task.rows.order, start, middle, stop):
+        middle = partition(task.rows, start, stop, j, cut_from, cut_to)
+        if both_hold(guard, task.rows.order, start, middle, stop):
             return cut_from, cut_to, middle
     return np.int64(0), np.int64(0), np.int64(start)
 
@@ -253,10 +167,10 @@ def _reach(task, j, m, first, last):
         return np.int64(0), codes[last] + 1
     level = ancestor_level(geometry, j, codes[0], codes[m - 1]) - 1
     cut_from, cut_to = codes[first], codes[last] + 1
-    while cut_from > 0 and _same_node(geometry, j, cut_from - 1, cut_from, level):
+    while cut_from > 0 and same_node(geometry, j, cut_from - 1, cut_from, level):
         cut_from -= 1
-    while cut_to < geometry.n_values[j] and _same_node(geometry, j, cut_to, cut_to - 1, level):
+    while cut_to < geometry.n_values[j] and same_node(geometry, j, cut_to, cut_to - 1, level):
         cut_to += 1
-    if not _same_node(geometry, j, codes[first], codes[last], level):
+    if not same_node(geometry, j, codes[first], codes[last], level):
         cut_from = np.int64(0)
     return cut_from, cut_to

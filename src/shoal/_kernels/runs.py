@@ -1,4 +1,4 @@
-"""The best cuts of a sequence of rows into runs, and the merging of runs that break a rule.
+"""The best cuts of a sequence of rows into runs.
 
 Rows are packed and lie in the order in which they are cut. What a run loses is its number of rows times the sum, over
 the attributes, of weight times width.
@@ -12,12 +12,11 @@ import numpy as np
 
 from shoal._kernels._jit import inner, jit
 from shoal._kernels.geometry import SET, code_of, width
-from shoal._kernels.guard import guard_holds
 
 ONE = np.uint64(1)
 HIGHEST = np.iinfo(np.int64).max
-STAY, SAME, LEFT, RIGHT = 0, 1, 2, 3
-"""What becomes of a run: it stays, takes in its left neighbour because that is released alike, or takes in one side."""
+UNMARKED = np.int64(-1)
+"""The stamp of a run whose values are not marked."""
 
 
 class Reach(NamedTuple):
@@ -29,7 +28,9 @@ class Reach(NamedTuple):
     """int64 (q,): lowest and highest code; number of values of a SET attribute."""
     seen: np.ndarray
     seen_at: np.ndarray
-    """The run that had each value of a SET attribute last: seen[seen_at[j] + code]."""
+    """The stamp of the run that had each value of a SET attribute last: seen[seen_at[j] + code]."""
+    stamp: np.ndarray
+    """int64 (1,): that of this run."""
 
 
 class Fields(NamedTuple):
@@ -63,7 +64,7 @@ def run_costs(rows, geometry, smallest, places, first, last, costs):
     words = _pack_fields(rows, fields, offset, min(places[last - 1] + 2 * smallest - 1, final))
     attribute, word_of, shifts, masks, guard = fields.attribute, fields.word, fields.shift, fields.mask, fields.guard
     q, n_words, n_fields, n_sets = geometry.form.shape[0], words.shape[1], attribute.shape[0], fields.sets.shape[0]
-    low, high, distinct, seen, seen_at = new_reach(geometry)
+    low, high, distinct, seen, seen_at, _ = new_reach(geometry)
     set_codes = _unpack_sets(rows, fields, seen_at, offset, offset + words.shape[0])
     share, stale = np.empty(q), np.empty(q, np.bool_)
     lowest, highest = np.empty(n_words, np.uint64), np.empty(n_words, np.uint64)
@@ -166,7 +167,8 @@ def _unpack_sets(rows, fields, seen_at, start, stop):
 
 
 @inner
-def _are_equal(words, i, other):
+def are_equal(words, i, other):
+    """Whether two packed rows are the same."""
     equal = True
     for w in range(words.shape[1]):
         equal = equal and words[i, w] == words[other, w]
@@ -183,28 +185,8 @@ def new_reach(geometry):
         seen_at[j] = size
         if geometry.form[j] == SET:
             size += geometry.n_values[j]
-    return Reach(np.empty(q, np.int64), np.empty(q, np.int64), np.empty(q, np.int64), np.full(size, -1), seen_at)
-
-
-@inner
-def _start(reach):
-    for j in range(reach.low.shape[0]):
-        reach.low[j], reach.high[j], reach.distinct[j] = HIGHEST, -1, 0
-
-
-@inner
-def _take_in(reach, geometry, j, code, run):
-    """Let the run reach a code; whether it did not before."""
-    if geometry.form[j] == SET:
-        at = reach.seen_at[j] + code
-        if reach.seen[at] == run:
-            return False
-        reach.seen[at] = run
-        reach.distinct[j] += 1
-    elif reach.low[j] <= code <= reach.high[j]:
-        return False
-    reach.low[j], reach.high[j] = min(reach.low[j], code), max(reach.high[j], code)
-    return True
+    low, high, distinct = np.empty(q, np.int64), np.empty(q, np.int64), np.empty(q, np.int64)
+    return Reach(low, high, distinct, np.full(size, UNMARKED), seen_at, np.full(1, UNMARKED))
 
 
 @jit
@@ -227,7 +209,7 @@ def choose_runs(words, smallest, places, first, last, costs, loss, parted, follo
                 break
             value = costs[a - first, place - lowest] + loss[place]
             parts = parted[place]
-            if place < final and _are_equal(words, places[place], places[place] - 1):
+            if place < final and are_equal(words, places[place], places[place] - 1):
                 parts += 1
             if value < loss[a] or (value == loss[a] and parts < parted[a]):
                 loss[a], parted[a], following[a] = value, parts, place
@@ -256,123 +238,3 @@ def steps(rows, geometry, losses):
             if one != other:
                 total += geometry.weight[j] * width(geometry, j, min(one, other), max(one, other), 2)
         losses[i] = total
-
-
-@jit
-def merge_runs(rows, geometry, starts, guard):
-    """Where the runs start that are left when all rules hold in each, and no two neighbours are released alike.
-
-    From left to right, a run that breaks a rule takes in the neighbour with which the summed loss grows less (the left
-    one if equal), and further runs on that side until it has a quarter more rows than before; then it is looked at
-    again. So rows are counted anew only when there are enough new ones: a rule that nothing but the whole table keeps
-    takes n log n steps, not n squared. A run that is released as its left neighbour is takes that in too: to a reader
-    the two are one. Runs of nothing but the same row are joined before all else.
-    """
-    n = rows.words.shape[0]
-    starts = _join_equal(rows.words, starts)
-    finished = np.empty(starts.shape[0], np.int64)
-    n_finished, ahead, stamp = 0, 0, 0
-    reach, beside = new_reach(geometry), new_reach(geometry)
-    while ahead < starts.shape[0]:
-        begin, end = starts[ahead], _stop(starts, ahead, n)
-        ahead, stamp = ahead + 1, stamp + 1
-        own = stamp
-        _start(reach)
-        _take_in_rows(reach, geometry, rows, begin, end, own)
-        while True:
-            left = finished[n_finished - 1] if n_finished > 0 else begin
-            right = _stop(starts, ahead, n) if end < n else end
-            stamp += 2
-            side = _side(reach, own, beside, stamp, geometry, rows, guard, left, begin, end, right)
-            if side == STAY:
-                break
-            enough = 0 if side == SAME else (5 * (end - begin) + 3) // 4
-            while True:
-                if side == RIGHT:
-                    _take_in_rows(reach, geometry, rows, end, _stop(starts, ahead, n), own)
-                    end, ahead = _stop(starts, ahead, n), ahead + 1
-                else:
-                    n_finished -= 1
-                    _take_in_rows(reach, geometry, rows, finished[n_finished], begin, own)
-                    begin = finished[n_finished]
-                if end - begin >= enough or (end == n if side == RIGHT else begin == 0):
-                    break
-        finished[n_finished] = begin
-        n_finished += 1
-    return finished[:n_finished].copy()
-
-
-@inner
-def _join_equal(words, starts):
-    """Where runs start once those of nothing but the same row are joined; equal rows lie side by side."""
-    joined = np.empty(starts.shape[0], np.int64)
-    n_joined = 0
-    for run in range(starts.shape[0]):
-        last = _stop(starts, run, words.shape[0]) - 1
-        if n_joined == 0 or not _are_equal(words, joined[n_joined - 1], last):
-            joined[n_joined] = starts[run]
-            n_joined += 1
-    return joined[:n_joined].copy()
-
-
-@inner
-def _stop(starts, run, n):
-    return starts[run + 1] if run + 1 < starts.shape[0] else n
-
-
-@inner
-def _take_in_rows(reach, geometry, rows, start, stop, run):
-    for i in range(start, stop):
-        if i == start or not _are_equal(rows.words, i, i - 1):
-            for j in range(reach.low.shape[0]):
-                _take_in(reach, geometry, j, code_of(rows, i, j), run)
-
-
-@inner
-def _side(reach, own, beside, stamp, geometry, rows, guard, left, begin, end, right):
-    """What becomes of the run begin..end, between left..begin and end..right (empty where there is none)."""
-    holds = guard_holds(guard, rows.order, begin, end)
-    if right - left == end - begin or (holds and left == begin):
-        return STAY
-    size = end - begin
-    to_left, same = _growth(reach, own, beside, stamp, geometry, rows, left, begin, size)
-    if holds:
-        return SAME if same else STAY
-    to_right, _ = _growth(reach, own, beside, stamp + 1, geometry, rows, end, right, size)
-    return LEFT if to_left <= to_right else RIGHT
-
-
-@inner
-def _growth(reach, own, beside, stamp, geometry, rows, start, stop, size):
-    """What a run of so many rows and its neighbour lose together beyond what the neighbour loses alone.
-
-    Infinite where there is no neighbour. Also whether both are released alike: no width of either grows.
-    """
-    if start == stop:
-        return np.inf, False
-    _start(beside)
-    _take_in_rows(beside, geometry, rows, start, stop, stamp)
-    together, alone, same = 0.0, 0.0, True
-    for j in range(reach.low.shape[0]):
-        low, high = min(reach.low[j], beside.low[j]), max(reach.high[j], beside.high[j])
-        distinct = reach.distinct[j]
-        if geometry.form[j] == SET:
-            distinct += _only_beside(reach, own, beside, rows, j, start, stop)
-        joined = width(geometry, j, low, high, distinct)
-        single = width(geometry, j, beside.low[j], beside.high[j], beside.distinct[j])
-        same = same and joined == single == width(geometry, j, reach.low[j], reach.high[j], reach.distinct[j])
-        together += geometry.weight[j] * joined
-        alone += geometry.weight[j] * single
-    return (size + stop - start) * together - (stop - start) * alone, same
-
-
-@inner
-def _only_beside(reach, own, beside, rows, j, start, stop):
-    """How many values of a SET attribute only the neighbour has; it forgets them."""
-    at, n = reach.seen_at[j], 0
-    for i in range(start, stop):
-        value = at + code_of(rows, i, j)
-        if reach.seen[value] != own and beside.seen[value] >= 0:
-            beside.seen[value] = -1
-            n += 1
-    return n

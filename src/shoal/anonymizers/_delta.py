@@ -10,7 +10,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal import frames
-from shoal.boxes import FrameStore, as_text
+from shoal.boxes import FrameStore, as_text, same_type
 from shoal.files import write_table
 from shoal.guards import released_rows
 from shoal.recoding import release_frame
@@ -104,7 +104,7 @@ def _same_types(parts: Sequence[nw.DataFrame[Any]]) -> list[nw.DataFrame[Any]]:
     if len(parts) < 2:
         return list(parts)
     one, two = parts
-    names = [name for name in one.columns if one[name].dtype != two[name].dtype]
+    names = [name for name in one.columns if not same_type(one[name], two[name])]
     return [as_text(one, names), as_text(two, names)] if names else [one, two]
 
 

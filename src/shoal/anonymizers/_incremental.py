@@ -14,7 +14,7 @@ from shoal._kernels.privacy import EQUAL
 from shoal.anonymizers._base import require_whole_table
 from shoal.anonymizers._delta import Delta, handed_out, same_values, with_groups
 from shoal.boxes import Boxes, FrameStore, Loose, longer
-from shoal.errors import DataError, GuaranteeError
+from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.growth import Cuts
 from shoal.guards import largest_k, make_guard, membership, released_rows, with_scratch
 from shoal.partition import count_groups
@@ -86,6 +86,24 @@ class Rules(NamedTuple):
         members = released_rows(table, member_of) != 0
         columns |= {column.name: restrict(column, members) for column in table.sensitive}
         return Table(columns, self.schema, len(frame)), members
+
+
+class Asked(NamedTuple):
+    """What a tree was fitted with; a change keeps to it."""
+
+    rules: Rules
+    parameters: dict[str, Any]
+
+    def require_same(self, now: Asked) -> None:
+        """Refuse to go on by other parameters: groups that are not touched would keep to the old ones."""
+        before = {**self.parameters, "constraints": self.rules.constraints[1:]}
+        after = {**now.parameters, "constraints": now.rules.constraints[1:]}
+        for name, value in before.items():
+            if value is not after[name] and value != after[name]:
+                raise ShoalError(
+                    f"The tree was fitted with {name}={value!r}, and now {name}={after[name]!r}: set it back, or fit "
+                    "again."
+                )
 
 
 class Judge:
@@ -297,6 +315,14 @@ class Change(NamedTuple):
         return rows
 
 
+def nothing_changed(rules: Rules, kept: Kept) -> Delta:
+    """The delta of a batch of no rows."""
+    none = np.empty(0, np.int64)
+    groups, named = kept.released.take(none), (rules.schema, rules.member_of)
+    empty = handed_out(kept.rows.take(none), *named, groups, none, none).to_native()
+    return Delta(none, none, none, none, none, none, empty, empty)
+
+
 def broken_rule(rules: Rules, frame: nw.DataFrame[Any], labels: np.ndarray) -> PrivacyModel | None:
     """The first constraint that some group breaks, counted from the rows, or None."""
     table, members = rules.table(frame)
@@ -306,14 +332,21 @@ def broken_rule(rules: Rules, frame: nw.DataFrame[Any], labels: np.ndarray) -> P
 
 def places_of(rows: Any, kept: Kept) -> np.ndarray:
     """Where the rows are that a caller names by their numbers or marks in a mask."""
-    named = np.asarray(rows).reshape(-1)
+    try:
+        named = np.asarray(rows).reshape(-1)
+    except ValueError:
+        raise DataError(f"Rows are named by whole numbers out of row_ids_, not by {rows!r}: give one list.") from None
     if named.dtype == bool:
         if len(named) != kept.boxes.n_present:
             raise DataError(f"The mask has {len(named)} entries for {kept.boxes.n_present} rows: give one for each.")
         return kept.places[named]
     if len(named) and named.dtype.kind not in "iu":
         raise DataError(f"Rows are named by whole numbers out of row_ids_, not by {named[0]!r}.")
-    named = np.unique(named.astype(np.int64))
+    named = np.unique(named)
+    if len(named) and int(named[-1]) >= kept.next_id:
+        # Asked before the numbers are made signed, which would make some of them negative.
+        raise DataError(f"There is no row {named[-1]}: it was never inserted; see row_ids_.")
+    named = named.astype(np.int64)
     ids = kept.ids[: kept.boxes.n_rows]
     places = np.searchsorted(ids, named)
     known = places < len(ids)
@@ -321,6 +354,30 @@ def places_of(rows: Any, kept: Kept) -> np.ndarray:
     if not known.all():
         raise DataError(f"There is no row {named[~known][0]}: it was deleted before or never inserted; see row_ids_.")
     return places
+
+
+def require_enough(rules: Rules, kept: Kept, new: np.ndarray, gone: np.ndarray) -> None:
+    """Refuse a change that leaves fewer rows than a group needs, or none that is released."""
+    n_left = kept.boxes.n_present + len(new) - len(gone)
+    if n_left < max(rules.smallest, 1):
+        raise GuaranteeError(
+            f"Only {n_left} rows would be left, but k={largest_k(rules.constraints)}: delete fewer, or withdraw the "
+            "release."
+        )
+    if rules.member_of is None or not _releases(rules, kept, gone):
+        return
+    beside = np.setdiff1d(kept.boxes.members(np.unique(kept.boxes.labels[gone])).rows, gone)
+    # Only where nobody is left nearby are all rows asked.
+    if not _releases(rules, kept, beside) and not _releases(rules, kept, left_over(kept.boxes, new, gone)):
+        raise GuaranteeError(
+            f"No row would be left that {rules.member_of!r} marks as released: delete fewer, or withdraw the release."
+        )
+
+
+def _releases(rules: Rules, kept: Kept, places: np.ndarray) -> bool:
+    """Whether some of these rows of a population are released."""
+    members = rules.table(kept.rows.take(places))[1] if len(places) else None
+    return members is not None and bool(members.any())
 
 
 def left_over(boxes: Boxes, new: np.ndarray, gone: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from shoal._kernels import hilbert as curve
 from shoal._kernels import runs as kernel
 from shoal._kernels.geometry import LINE, TREE, Geometry, Layout, Rows
 from shoal._kernels.guard import Guard
+from shoal._kernels.merging import merge_runs
 from shoal.anonymizers._base import Anonymizer, check_threads
 from shoal.errors import GuaranteeWarning, ShoalError
 from shoal.growth import Cuts, count_threads
@@ -127,7 +128,7 @@ class HilbertCurve(Anonymizer):
         rows = Rows(rows.words[order], order, rows.layout)
         starts = cut_runs(rows, geometry, smallest, n_threads)
         if len(guard.rules.model):
-            starts = kernel.merge_runs(rows, geometry, starts, guard)
+            starts = merge_runs(rows, geometry, starts, guard)
         self._first, self._last = keys[order[starts]], keys[order[np.append(starts[1:], table.n_rows) - 1]]
         labels = np.empty(table.n_rows, np.int32)
         groups.label_rows(order, starts, labels)

@@ -11,12 +11,9 @@ import numpy as np
 from shoal._kernels import groups
 from shoal._kernels import mondrian as kernel
 from shoal._kernels.guard import Guard
-from shoal._kernels.mondrian import Task
 from shoal.anonymizers._base import Anonymizer, check_threads
 from shoal.errors import GuaranteeWarning, ShoalError
-from shoal.growth import Cut, Cuts, Part, count_threads, grow_in_threads
-from shoal.guards import with_scratch
-from shoal.partition import measure_geometry, pack_rows
+from shoal.growth import Cuts, Rule, asked_of, count_threads, grow_cuts, make_task
 from shoal.privacy import PrivacyModel
 from shoal.schema import Schema
 from shoal.table import Missing, Table
@@ -102,15 +99,13 @@ class Mondrian(Anonymizer):
         self.n_jobs = n_jobs
 
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
-        rows = pack_rows(table)
-        geometry = measure_geometry(table, sets=self.recoding == "set")
-        scratch = np.empty(0, np.int64)
-        task = Task(rows, geometry, smallest, self.prefer == "width", scratch, scratch, scratch)
+        task = make_task(table, smallest, sets=self.recoding == "set", by_width=self.prefer == "width")
         ties = guard.sensitive if self.mode == "relaxed" else None
-        asks = guard if len(guard.rules.model) else None
-        self._cuts, leaf_starts = _grow_tree(task, asks, ties, count_threads(self.n_jobs, table.n_rows))
+        self._cuts, leaf_starts = grow_cuts(
+            task, asked_of(guard), count_threads(self.n_jobs, table.n_rows), Rule(ties=ties)
+        )
         labels = np.empty(table.n_rows, np.int32)
-        groups.label_rows(rows.order, leaf_starts, labels)
+        groups.label_rows(task.rows.order, leaf_starts, labels)
         return labels
 
     def transform(self, X: Any) -> Any:
@@ -141,31 +136,3 @@ class Mondrian(Anonymizer):
         if self.prefer not in ("gain", "width"):
             raise ShoalError(f"prefer={self.prefer!r} is unknown: choose gain or width.")
         check_threads(self.n_jobs)
-
-
-def _grow_tree(task: Task, guard: Guard | None, ties: np.ndarray | None, n_threads: int) -> tuple[Cuts, np.ndarray]:
-    n_values = task.geometry.n_values
-    whole = Part(0, len(task.rows.order), (np.zeros_like(n_values), n_values - 1))
-
-    def grow(part: Part) -> tuple[Cuts, np.ndarray]:
-        (attribute, cut_from, cut_to, right), leaf_starts = kernel.grow(
-            *_own_scratch(task, guard), ties, part.start, part.stop, *part.known
-        )
-        left = np.arange(1, len(attribute) + 1, dtype=np.int32)
-        return Cuts(attribute, left, right, (cut_from, cut_to)), leaf_starts
-
-    def cut_once(part: Part) -> Cut:
-        attribute, cut_from, cut_to, middle = kernel.cut_once(
-            *_own_scratch(task, guard), ties, part.start, part.stop, *part.known
-        )
-        return Cut(attribute, (cut_from, cut_to), middle)
-
-    return grow_in_threads(whole, grow, cut_once, n_threads)
-
-
-def _own_scratch(task: Task, guard: Guard | None) -> tuple[Task, Guard | None]:
-    """The same task and guard with scratch space of their own, for one thread."""
-    size = int(task.geometry.n_values.max()) + 1
-    histogram, codes, below = np.zeros(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-    own = task._replace(histogram=histogram, codes=codes, below=below)
-    return own, None if guard is None else with_scratch(guard)

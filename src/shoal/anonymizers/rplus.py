@@ -12,11 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal import frames
 from shoal._kernels import groups as grouping
-from shoal._kernels import rplus as kernel
 from shoal._kernels.boxes import Tree, descend
 from shoal._kernels.geometry import TREE, Geometry
 from shoal._kernels.guard import Guard
-from shoal._kernels.mondrian import Task
 from shoal.anonymizers._base import (
     Anonymizer,
     Job,
@@ -26,6 +24,7 @@ from shoal.anonymizers._base import (
 )
 from shoal.anonymizers._delta import Delta, handed_out
 from shoal.anonymizers._incremental import (
+    Asked,
     Change,
     Judge,
     Kept,
@@ -34,14 +33,15 @@ from shoal.anonymizers._incremental import (
     broken_rule,
     left_over,
     no_way,
+    nothing_changed,
     places_of,
     rearrange,
+    require_enough,
 )
 from shoal.boxes import Boxes, FrameStore, alike, longer
 from shoal.errors import GuaranteeError, ShoalError
-from shoal.growth import Cut, Cuts, Part, count_threads, grow_in_threads
-from shoal.guards import make_guard, with_scratch
-from shoal.partition import measure_geometry, pack_rows
+from shoal.growth import PACKED, Cuts, asked_of, count_threads, grow_cuts, grow_parts, make_task
+from shoal.guards import make_guard
 from shoal.privacy import KAnonymity, PrivacyModel, check_constraints
 from shoal.recoding import build_groups, recode
 from shoal.schema import Schema
@@ -60,6 +60,10 @@ class RPlusTree(Anonymizer):
     :meth:`delete` takes rows out and merges groups that no longer hold k rows, or break a constraint, with their
     neighbours. k and every constraint hold after each batch, groups that no row joined or left stay as they are, and a
     batch that cannot be done changes nothing. The object holds the rows for that: do not hand it out.
+
+    Each release keeps k and every constraint by itself; two of them, or a delta, tell more. Rows that stayed lie where
+    both boxes overlap, and what left or joined a group shows in its ranges and means. Replace the old release by the
+    new one, and do not hand successive ones to the same reader.
 
     Parameters
     ----------
@@ -130,6 +134,7 @@ class RPlusTree(Anonymizer):
         self.n_jobs = n_jobs
 
     _holds_rows = ("_frame",)
+    _frame: nw.DataFrame[Any] | None
     _kept: Kept | None
 
     def insert(self, X: Any) -> Delta:
@@ -146,6 +151,8 @@ class RPlusTree(Anonymizer):
             What has changed; the numbers of the new rows are ``delta.inserted``.
         """
         kept = self._open_kept()
+        if self._is_empty(X):
+            return nothing_changed(self._fitted.rules, kept)
         frame = self._open(X, reset=False).drop([a.name for a in self.schema_.identifiers])
         frame = alike(frame, kept.rows.first)
         first, n = kept.boxes.n_rows, len(frame)
@@ -169,7 +176,8 @@ class RPlusTree(Anonymizer):
             Numbers out of :attr:`row_ids_`, or a mask over the rows that are there.
         """
         kept = self._open_kept()
-        return self._change(kept, np.empty(0, np.int64), places_of(rows, kept))
+        gone = places_of(rows, kept)
+        return self._change(kept, gone[:0], gone) if len(gone) else nothing_changed(self._fitted.rules, kept)
 
     def release(self) -> Any:
         """The released rows as they are now, in the order in which they came.
@@ -179,8 +187,9 @@ class RPlusTree(Anonymizer):
         self._require_rows()
         labels = self.labels_
         frame = self._frame if self._kept is None else self._kept.rows.take(self._kept.places)
+        assert frame is not None
         groups = frames.open_frame(self.groups_)
-        return handed_out(frame, self.schema_, self._rules().member_of, groups, labels).to_native()
+        return handed_out(frame, self.schema_, self._fitted.rules.member_of, groups, labels).to_native()
 
     @property
     def row_ids_(self) -> np.ndarray:
@@ -228,9 +237,9 @@ class RPlusTree(Anonymizer):
         return super().forget_rows()
 
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
-        task = _make_task(table, smallest, sets=self.recoding == "set")
-        asks = guard if len(guard.rules.model) else None
-        cuts, leaf_starts = _grow_tree(task, asks, count_threads(self.n_jobs, table.n_rows))
+        task = make_task(table, smallest, sets=self.recoding == "set")
+        n_threads = count_threads(self.n_jobs, table.n_rows)
+        cuts, leaf_starts = grow_cuts(task, asked_of(guard), n_threads, PACKED)
         self._cuts = _in_keys(cuts, task.geometry, key_tables(table.quasi))
         labels = np.empty(table.n_rows, np.int32)
         grouping.label_rows(task.rows.order, leaf_starts, labels)
@@ -238,11 +247,11 @@ class RPlusTree(Anonymizer):
 
     def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
         table = super()._fit(frame, y)
-        self._stale = False
-        self._frame = frame.drop([attribute.name for attribute in self.schema_.identifiers])
-        if self._from_array:
-            # Others may write into the array later.
-            self._frame = frames.take_rows(self._frame, np.arange(len(frame)))
+        self._stale, self._fitted = False, self._asked()
+        # Row labels of pandas can name people, as identifiers do.
+        rows = nw.maybe_reset_index(frame.drop([attribute.name for attribute in self.schema_.identifiers]))
+        # Others may write into an array later.
+        self._frame = frames.take_rows(rows, np.arange(len(rows))) if self._from_array else rows
         return table
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
@@ -260,12 +269,22 @@ class RPlusTree(Anonymizer):
         super()._check_parameters()
         check_threads(self.n_jobs)
 
-    def _rules(self) -> Rules:
-        return Rules((KAnonymity(self.k), *check_constraints(self.constraints)), self.schema_, self.missing)
+    def _asked(self) -> Asked:
+        rules = Rules((KAnonymity(self.k), *check_constraints(self.constraints)), self.schema_, self.missing)
+        names = ("schema", "k", "recoding", "suppression", "missing")
+        return Asked(rules, {name: getattr(self, name) for name in names})
+
+    def _is_empty(self, X: Any) -> bool:
+        """Whether this is a batch of no rows with the columns of fit."""
+        if not frames.is_frame(X):
+            return getattr(X, "shape", None) == (0, len(self._names))
+        frame = frames.open_frame(X)
+        return len(frame) == 0 and list(frame.columns) == self._names
 
     def _open_kept(self) -> Kept:
         """What is needed to change the release; made when it is first asked for."""
         self._require_rows()
+        self._fitted.require_same(self._asked())
         if self.suppression > 0:
             raise ShoalError(
                 "Rows can be inserted and deleted only where none is suppressed, but "
@@ -276,6 +295,7 @@ class RPlusTree(Anonymizer):
                 "recoding='majority' asks for the class of rows that come later: give the schema a target."
             )
         if self._kept is None:
+            assert self._frame is not None
             n_groups = len(self._groups)
             vocabulary = Vocabulary.of(self._columns, self._frame)
             boxes, ids = Boxes(self._cuts, self._labels), np.arange(len(self._labels))
@@ -285,12 +305,9 @@ class RPlusTree(Anonymizer):
 
     def _change(self, kept: Kept, new: np.ndarray, gone: np.ndarray) -> Delta:
         """Make a change, or raise an error and leave everything as it was."""
-        rules, boxes = self._rules(), kept.boxes
+        rules, boxes = self._fitted.rules, kept.boxes
         n_left = boxes.n_present + len(new) - len(gone)
-        if n_left < rules.smallest:
-            raise GuaranteeError(
-                f"Only {n_left} rows would be left, but k={rules.smallest}: delete fewer, or withdraw the release."
-            )
+        require_enough(rules, kept, new, gone)
         judge = Judge(rules, kept.rows)
         if judge.compares:
             judge.look_at(left_over(boxes, new, gone))
@@ -307,7 +324,7 @@ class RPlusTree(Anonymizer):
         kept = change.make_good(gone)
         self._kept, self._stale = kept.compacted() if 2 * n_left < boxes.n_rows else kept, True
         # What was fitted is kept elsewhere now; rows that go must not live on here.
-        self._frame, self._labels = self._frame.head(0), self._labels[:0]
+        self._frame, self._labels = None, self._labels[:0]
         return delta
 
     def _cut_anew(self, kept: Kept, judge: Judge, parts: Parts) -> Change:
@@ -317,12 +334,9 @@ class RPlusTree(Anonymizer):
         quasi = {column.name: column for column in kept.vocabulary.encode(frame)}
         table = Table({**sensitive.columns, **quasi}, self.schema_, len(frame))
         guard = judge.guard(parts.rows)
-        task = _with_scratch(_make_task(table, rules.smallest, sets=self.recoding == "set"))
+        task = make_task(table, rules.smallest, sets=self.recoding == "set")
         high = np.tile(task.geometry.n_values - 1, (len(parts.group), 1))
-        (attribute, *rule, right), leaf_starts, roots = kernel.grow(
-            task, guard, parts.starts, np.zeros_like(high), high
-        )
-        cuts = Cuts(attribute, np.arange(1, len(attribute) + 1, dtype=np.int32), right, tuple(rule))
+        cuts, leaf_starts, roots = grow_parts(task, guard, PACKED, parts.starts, np.zeros_like(high), high)
         labels = np.empty(len(frame), np.int32)
         grouping.label_rows(task.rows.order, leaf_starts, labels)
         groups = self._release_groups(frame, table, members, labels)
@@ -363,50 +377,12 @@ class RPlusTree(Anonymizer):
         self._stale = False
 
     def __getstate__(self) -> Any:
-        # Rows that were deleted must not be in a file.
         kept = self.__dict__.get("_kept")
-        if kept is not None:
-            self._kept, self._stale = kept.compacted(), True
-            self._catch_up()
-        return super().__getstate__()
-
-
-def _grow_tree(task: Task, guard: Guard | None, n_threads: int) -> tuple[Cuts, np.ndarray]:
-    n_values = task.geometry.n_values
-    whole = Part(0, len(task.rows.order), (np.zeros_like(n_values), n_values - 1))
-
-    def grow(part: Part) -> tuple[Cuts, np.ndarray]:
-        low, high = part.known
-        starts = np.array([part.start, part.stop])
-        (attribute, *rule, right), leaf_starts, _ = kernel.grow(
-            _with_scratch(task), _own(guard), starts, low[None], high[None]
-        )
-        return Cuts(attribute, np.arange(1, len(attribute) + 1, dtype=np.int32), right, tuple(rule)), leaf_starts
-
-    def cut_once(part: Part) -> Cut:
-        attribute, cut_from, cut_to, middle = kernel.cut_once(
-            _with_scratch(task), _own(guard), part.start, part.stop, *part.known
-        )
-        return Cut(attribute, (cut_from, cut_to), middle)
-
-    return grow_in_threads(whole, grow, cut_once, n_threads)
-
-
-def _make_task(table: Table, smallest: int, *, sets: bool) -> Task:
-    nothing = np.empty(0, np.int64)
-    return Task(pack_rows(table), measure_geometry(table, sets=sets), smallest, False, nothing, nothing, nothing)
-
-
-def _with_scratch(task: Task) -> Task:
-    """The same task with scratch space of its own, for one thread."""
-    size = int(task.geometry.n_values.max()) + 1
-    return task._replace(
-        histogram=np.zeros(size, np.int64), codes=np.empty(size, np.int64), below=np.empty(size, np.int64)
-    )
-
-
-def _own(guard: Guard | None) -> Guard | None:
-    return None if guard is None else with_scratch(guard)
+        if kept is None:
+            return super().__getstate__()
+        self._catch_up()
+        # Rows that were deleted must not be in a file, and a copy must not change with its original.
+        return {**super().__getstate__(), "_kept": kept.compacted()}
 
 
 def _in_keys(cuts: Cuts, geometry: Geometry, tables: Sequence[np.ndarray]) -> Cuts:

@@ -1,0 +1,123 @@
+"""What all cuts of packed rows share: which codes a group has, and moving its rows.
+
+The rows of a group lie side by side; a cut moves the left part to the front. Groups are therefore numbered by where
+they start, which depends on the cuts alone, not on the order of the rows or on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal._kernels._jit import inner
+from shoal._kernels.geometry import Geometry, Rows, code_of
+from shoal._kernels.guard import guard_holds
+
+MOST_TRIES = 4
+"""Places tried for a cut of one attribute when constraints on sensitive values refuse the best one."""
+SMALL_CHILDREN = 16
+"""Children of a node that hold less than one row in so many are cut apart in runs, not one by one."""
+
+
+class Task(NamedTuple):
+    """What is cut, and by which rule; one for each thread."""
+
+    rows: Rows
+    geometry: Geometry
+    smallest: int
+    """Rows that every group has at least."""
+    by_width: bool
+    """Cut the widest attribute, instead of the one whose cut gains most."""
+    histogram: np.ndarray
+    codes: np.ndarray
+    below: np.ndarray
+    """Scratch, each one longer than the largest number of values: counts (all zero between uses), the distinct codes of
+    a group, and how many rows lie below each."""
+
+
+@inner
+def distinct_codes(task, start, stop, j, low, high):
+    """Write the distinct codes of a group, ascending, and the number of rows below each; returns how many there are."""
+    codes, below, histogram = task.codes, task.below, task.histogram
+    n = stop - start
+    m = 0
+    if high - low + 1 > 4 * n:
+        # Counting would walk through many codes that do not occur.
+        for i in range(n):
+            codes[i] = code_of(task.rows, start + i, j)
+        codes[:n].sort()
+        for i in range(n):
+            if i == 0 or codes[i] != codes[m - 1]:
+                codes[m], below[m] = codes[i], i
+                m += 1
+        below[m] = n
+        return m
+    layout = task.rows.layout
+    word, shift, mask = layout.word[j], layout.shift[j], layout.mask[j]
+    for i in range(start, stop):
+        histogram[np.int64((task.rows.words[i, word] >> shift) & mask)] += 1
+    rows_below = 0
+    for code in range(low, high + 1):
+        if histogram[code] > 0:
+            codes[m], below[m] = code, rows_below
+            rows_below += histogram[code]
+            histogram[code] = 0
+            m += 1
+    below[m] = n
+    return m
+
+
+@inner
+def largest_child(task, j, m, level):
+    """Rows of the largest child of a group's node."""
+    largest, first = 0, 0
+    for last in range(m):
+        if last + 1 == m or not same_node(task.geometry, j, task.codes[last], task.codes[last + 1], level):
+            largest = max(largest, task.below[last + 1] - task.below[first])
+            first = last + 1
+    return largest
+
+
+@inner
+def same_node(geometry, j, one, other, level):
+    """Whether two values of a tree are the same at a level."""
+    at, n_levels = geometry.table_at[j], geometry.n_levels[j]
+    return geometry.table[at + one * n_levels + level] == geometry.table[at + other * n_levels + level]
+
+
+@inner
+def partition(rows, start, stop, j, cut_from, cut_to):
+    """Move the rows with codes from <= code < to to the front; returns where the others begin."""
+    word, shift, mask = rows.layout.word[j], rows.layout.shift[j], rows.layout.mask[j]
+    first, span = np.uint64(cut_from), np.uint64(cut_to - cut_from)
+    left, right = start, stop - 1
+    while True:
+        # Codes below the first wrap around to huge numbers, so that one comparison tests both ends.
+        while left <= right and ((rows.words[left, word] >> shift) & mask) - first < span:
+            left += 1
+        while left <= right and ((rows.words[right, word] >> shift) & mask) - first >= span:
+            right -= 1
+        if left >= right:
+            break
+        swap(rows, left, right)
+        left += 1
+        right -= 1
+    return np.int64(left)
+
+
+@inner
+def swap(rows, a, b):
+    """Exchange two rows."""
+    words, order = rows.words, rows.order
+    for w in range(words.shape[1]):
+        words[a, w], words[b, w] = words[b, w], words[a, w]
+    order[a], order[b] = order[b], order[a]
+
+
+@inner
+def both_hold(guard, order, start, middle, stop):
+    """Whether both parts of a cut keep all rules; ``guard`` is None where only their sizes count."""
+    if guard is None:
+        return True
+    return guard_holds(guard, order, start, middle) and guard_holds(guard, order, middle, stop)

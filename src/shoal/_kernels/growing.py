@@ -1,0 +1,127 @@
+"""Trees of cuts: parts of a packed table are cut in two, and each half again, in place.
+
+How a cut is chosen is the rule of a method. Which rule it is, an argument tells that is None for one of them: numba
+then leaves out the other one, so that each is compiled by itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal._kernels import mondrian, rplus
+from shoal._kernels._jit import inner, jit
+
+NO_CUT = np.int64(-1)
+
+
+@jit
+def grow(task, guard, ties, packed, starts, low, high):
+    """Cut each of several parts until no admissible cut is left.
+
+    Part p holds the rows starts[p]..starts[p + 1], with codes within low[p]..high[p]. ``guard`` is None where only the
+    size of a group counts. ``packed`` is None for Mondrian's cuts, and True for those of an R+ tree. ``ties`` is None
+    for strict cuts; for relaxed ones of Mondrian ``ties`` are codes by which rows are ordered that equal each other in
+    all attributes.
+
+    Returns the trees in preorder, one behind the other: attribute (NO_CUT in a leaf), from and to (codes from <= code <
+    to go left), right (the right child; the left one is the next node; in a leaf its number); where each leaf starts;
+    and the first node of each part.
+    """
+    n_parts, q = low.shape
+    most_leaves = 0
+    for p in range(n_parts):
+        most_leaves += max((starts[p + 1] - starts[p]) // task.smallest, 1)
+    attribute = np.empty(2 * most_leaves, np.int16)
+    cut_from = np.empty(2 * most_leaves, np.int32)
+    cut_to = np.empty(2 * most_leaves, np.int32)
+    right = np.empty(2 * most_leaves, np.int32)
+    leaf_start = np.empty(most_leaves, np.int64)
+    roots = np.empty(n_parts, np.int64)
+    n_nodes, n_leaves = 0, 0
+    # Depth-first, left first. An entry of the stack: where the group starts and stops, whose right child it is, and its
+    # bounds. A cut halves a group as a rule, but single values can peel off one by one, so the stack can grow.
+    stack = np.empty((64, 3 + 2 * q), np.int64)
+    for p in range(n_parts):
+        roots[p] = n_nodes
+        _push(stack, 0, starts[p], starts[p + 1], -1, low[p], high[p])
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            begin, end, parent = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+            group_low, group_high = stack[depth, 3 : 3 + q].copy(), stack[depth, 3 + q :].copy()
+            node = n_nodes
+            n_nodes += 1
+            if parent >= 0:
+                right[parent] = node
+            j, cut_from[node], cut_to[node], middle = split(
+                task, guard, ties, packed, begin, end, group_low, group_high
+            )
+            attribute[node] = j
+            if j == NO_CUT:
+                right[node] = n_leaves
+                leaf_start[n_leaves] = begin
+                n_leaves += 1
+                continue
+            if depth + 2 > stack.shape[0]:
+                stack = _longer(stack)
+            _push(stack, depth, middle, end, node, group_low, group_high)
+            _push(stack, depth + 1, begin, middle, -1, group_low, group_high)
+            depth += 2
+    tree = (attribute[:n_nodes].copy(), cut_from[:n_nodes].copy(), cut_to[:n_nodes].copy(), right[:n_nodes].copy())
+    return tree, leaf_start[:n_leaves].copy(), roots
+
+
+@inner
+def _longer(stack):
+    # Written out: an assignment of slices takes three seconds to compile, for the message of an error.
+    longer = np.empty((2 * stack.shape[0], stack.shape[1]), np.int64)
+    for i in range(stack.shape[0]):
+        for j in range(stack.shape[1]):
+            longer[i, j] = stack[i, j]
+    return longer
+
+
+@inner
+def _push(stack, at, start, stop, parent, low, high):
+    q = low.shape[0]
+    stack[at, 0], stack[at, 1], stack[at, 2] = start, stop, parent
+    for j in range(q):
+        stack[at, 3 + j] = low[j]
+        stack[at, 3 + q + j] = high[j]
+
+
+@jit
+def cut_once(task, guard, ties, packed, start, stop, low, high):
+    """A single cut, for callers that hand parts of a large table to several threads; see ``split``."""
+    return split(task, guard, ties, packed, start, stop, low, high)
+
+
+@inner
+def split(task, guard, ties, packed, start, stop, low, high):
+    """Make the best admissible cut of one group: (attribute, from, to, first row of the right part).
+
+    Every attribute has its own best place; the attribute is chosen for which that cut is worth most, the next best if
+    constraints refuse it. ``low`` and ``high`` are narrowed to the group.
+    """
+    n = stop - start
+    q = low.shape[0]
+    merit = np.zeros(q)
+    if n >= 2 * task.smallest:
+        for j in range(q):
+            if low[j] < high[j]:
+                if packed is None:
+                    merit[j] = mondrian.merit_of(task, ties, start, stop, j, low, high)
+                else:
+                    merit[j] = rplus.merit_of(task, start, stop, j, low, high)
+    for _ in range(q):
+        j = np.argmax(merit)
+        if merit[j] <= 0.0:
+            break
+        merit[j] = 0.0
+        if packed is None:
+            cut_from, cut_to, middle = mondrian.cut_attribute(task, guard, ties, start, stop, j, low[j], high[j])
+        else:
+            cut_from, cut_to, middle = rplus.cut_attribute(task, guard, start, stop, j, low[j], high[j])
+        if middle > start:
+            return j, cut_from, cut_to, middle
+    return NO_CUT, np.int64(0), np.int64(0), np.int64(stop)
