@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import defaultdict
@@ -140,3 +141,83 @@ def cell(column, node, loss):
     if loss == "ncp":
         return len(node) / column.n_values
     return (len(node) - 1) / (column.n_values - 1)
+
+
+def recode_locally(table, k, *, loss="loss", limit=0.0, constraints=(), step=0.005):
+    """The steps of local recoding, (levels, groups of rows) each, and the rows that are suppressed in the end.
+
+    At every price, from nothing to all that a row can lose in hundredths, the vector is taken again and again whose
+    good groups of rows at that price hold most of the rows that are left, of several the first.
+    """
+    ladders = [ladder(column) for column in table.quasi]
+    vectors = list(itertools.product(*(range(len(each)) for each in ladders)))
+    weights = [column.attribute.weight for column in table.quasi]
+    if loss != "entropy":
+        weights = [weight / (sum(weights) or 1.0) for weight in weights]
+    costs = [cell_costs(*each, loss) for each in zip(table.quasi, ladders, weights, strict=True)]
+    price = (sum(max(map(max, each)) for each in costs) or 1e-300) / 100
+    lost = {v: row_losses(table, costs, v) for v in vectors}
+    left, steps = list(range(table.n_rows)), []
+    least = max(1, math.ceil(step * table.n_rows - 1e-9))
+
+    @functools.cache
+    def priced_groups(rows, levels):
+        groups = defaultdict(list)
+        for i in rows:
+            groups[tuple(each[level][c.codes[i]] for each, level, c in zip(ladders, levels, table.quasi))].append(i)
+        kept = [group for group in groups.values() if keeps_alone(table, group, k, constraints)]
+        return [(math.ceil(lost[levels][group[0]] / price - 1e-9), group) for group in kept]
+
+    def good_groups(rows, levels, most):
+        return [group for needed, group in priced_groups(tuple(rows), levels) if needed <= most]
+
+    def could_end(rows):
+        outliers = set(rows) - {i for group in good_groups(rows, vectors[-1], 100) for i in group}
+        few = len(outliers) <= math.floor(limit * table.n_rows + 1e-9)
+        return not outliers or (few and keeps_alone(table, sorted(outliers), k, constraints))
+
+    def advance(at):
+        refused = set()
+        while len(refused) < 20:
+            best, found = None, min(least, len(left)) - 1
+            for v in vectors:
+                mean = sum(lost[v][i] for i in left) / price / len(left)
+                if v in refused or mean > 0.8 * at + 1e-9:
+                    continue
+                groups = good_groups(left, v, min(at, 100))
+                if sum(map(len, groups)) > found:
+                    best, found = (v, groups), sum(map(len, groups))
+            if best is None:
+                return None
+            rest = set(left) - {i for group in best[1] for i in group}
+            if could_end(sorted(rest)):
+                return best
+            refused.add(best[0])
+        return None
+
+    for at in range(127):
+        while left and (taken := advance(at)) is not None:
+            steps.append(taken)
+            left = sorted(set(left) - {i for group in taken[1] for i in group})
+    groups = good_groups(left, vectors[-1], 100)
+    if groups:
+        steps.append((vectors[-1], groups))
+    return steps, sorted(set(left) - {i for group in groups for i in group})
+
+
+def cell_costs(column, each, weight, loss):
+    """What each code loses at each level, times the weight."""
+    if loss == "precision":
+        return [[weight * level / max(len(each) - 1, 1)] * column.n_values for level in range(len(each))]
+    return [[weight * cell(column, node, loss) for node in level] for level in each]
+
+
+def row_losses(table, costs, levels):
+    codes = zip(*(column.codes.tolist() for column in table.quasi), strict=True)
+    return [sum(each[level][code] for each, level, code in zip(costs, levels, row, strict=True)) for row in codes]
+
+
+def keeps_alone(table, rows, k, constraints):
+    labels = np.zeros(table.n_rows, np.int64)
+    labels[rows] = 1
+    return bool(keeps(table, labels, k, constraints)[1])

@@ -44,8 +44,11 @@ def steps_to_root(tree, node):
     return steps
 
 
-def sangreea(table, k, weights, *, seeds=None, holds=lambda rows: True, network=None):
-    """Labels of the rows; ``network`` is (neighbours of each row as sets, alpha, beta)."""
+def sangreea(table, k, weights, *, seeds=None, holds=lambda rows: True, wants=None, network=None, most_tried=None):
+    """Labels of the rows; ``network`` is (neighbours of each row as sets, alpha, beta).
+
+    ``wants`` tells of a row whether it brings the rows of a cluster nearer to what does not hold in them.
+    """
     n = table.n_rows
     seeds = range(n) if seeds is None else seeds
     clusters, free = [], set(range(n))
@@ -54,7 +57,7 @@ def sangreea(table, k, weights, *, seeds=None, holds=lambda rows: True, network=
             continue
         if len(free) < k:
             break
-        rows = grow(table, k, weights, seed, free, holds, network)
+        rows = grow(table, k, weights, seed, free, holds, network, wants)
         if rows is None:
             break
         clusters.append(rows)
@@ -63,7 +66,7 @@ def sangreea(table, k, weights, *, seeds=None, holds=lambda rows: True, network=
         return [0] * n
     stuck = []
     for row in sorted(free):
-        if not disperse(table, weights, clusters, row, holds, network):
+        if not disperse(table, weights, clusters, row, holds, network, most_tried):
             stuck.append(row)
     if stuck:
         clusters = unite(table, weights, clusters, stuck, holds)
@@ -74,19 +77,27 @@ def sangreea(table, k, weights, *, seeds=None, holds=lambda rows: True, network=
     return labels
 
 
-def grow(table, k, weights, seed, free, holds, network):
+def grow(table, k, weights, seed, free, holds, network, wants=None):
     """The rows of a complete cluster, or None."""
-    rows, left, check = [seed], free - {seed}, k
-    while True:
-        if len(rows) >= check:
-            if holds(rows):
-                return rows
-            check = len(rows) + max(len(rows) // 8, 1)
-        if not left:
-            return rows if len(rows) >= k and holds(rows) else None
-        best = min(left, key=lambda row: (score(table, weights, rows, row, network), row))
+    rows, left = [seed], free - {seed}
+    while len(rows) < k or not holds(rows):
+        # From here on the constraints are not looked at after each row.
+        assert len(rows) < 128
+        candidates = left if len(rows) < k else {row for row in left if wants(rows, row)}
+        if not candidates:
+            return None
+        best = min(candidates, key=lambda row: (score(table, weights, rows, row, network), row))
         rows.append(best)
         left = left - {best}
+    return rows
+
+
+def lacks(values, rows, row, *, absent):
+    """Whether the value of a row is one that a cluster has not, or else one that is rarer in it than in the table."""
+    count = sum(values[member] == values[row] for member in rows)
+    if absent and len({values[member] for member in rows}) < len({*values}):
+        return count == 0
+    return count < sum(value == values[row] for value in values) / len(values) * len(rows)
 
 
 def score(table, weights, rows, row, network):
@@ -108,8 +119,8 @@ def distance(network, rows, row):
     return differing / (len(rows) * max(len(neighbours) - 2, 1))
 
 
-def disperse(table, weights, clusters, row, holds, network):
-    """Add a row to the cluster whose loss grows least, of those that still hold; at most 32 are tried."""
+def disperse(table, weights, clusters, row, holds, network, most_tried):
+    """Add a row to the cluster whose loss grows least, of those that still hold."""
     growths = []
     for number, rows in enumerate(clusters):
         growth = (len(rows) + 1) * cost(table, weights, [*rows, row]) - len(rows) * cost(table, weights, rows)
@@ -117,7 +128,7 @@ def disperse(table, weights, clusters, row, holds, network):
             _, alpha, beta = network
             growth = alpha * (growth / len(table.quasi)) + beta * distance(network, rows, row)
         growths.append((growth, number))
-    for _, number in sorted(growths)[:32]:
+    for _, number in sorted(growths)[:most_tried]:
         if holds([*clusters[number], row]):
             clusters[number].append(row)
             return True

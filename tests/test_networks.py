@@ -1,5 +1,7 @@
 """Networks: structural loss and distance on graphs worked out by hand, and SaNGreeA in them equal to its twin."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive_sangreea as naive
-from shoal import Attribute, LDiversity, SaNGreeA, Schema
-from shoal._kernels.guard import rows_hold
+from shoal import Attribute, KMap, LDiversity, SaNGreeA, Schema, anonymize
 from shoal.errors import GuaranteeError
-from shoal.guards import make_guard
-from shoal.networks import cluster_graph, neighbourhood_distance, read_network, structural_loss
+from shoal.networks import Network, cluster_graph, neighbourhood_distance, read_network, structural_loss
+from shoal.report import report, to_json
 from shoal.table import encode
 from tables import tables
+from test_sangreea import promises_of
 
 FEWER = settings(max_examples=settings.default.max_examples // 2 + 1)
 
@@ -126,14 +128,14 @@ def test_equals_the_naive_twin_under_a_constraint(random_table, k, data):
     except GuaranteeError:
         return
     table = encode(frame, schema)
-    guard = make_guard((LDiversity(2),), table)
     expected = naive.sangreea(
         table,
         k,
         [attribute.weight for attribute in schema.quasi],
         seeds=by_degree(edges, n),
         network=(neighbours_of(edges, n), 1.0, 1.0),
-        holds=lambda rows: rows_hold(guard, np.array(rows, np.int64)),
+        **promises_of((LDiversity(2),), table),
+        most_tried=32,
     )
     assert labels.tolist() == expected
 
@@ -169,3 +171,46 @@ def test_without_links_it_still_works():
     assert anonymizer.labels_.tolist() == [0, 1, 0, 1]
     assert anonymizer.structural_loss_.nsil == 0.0
     assert SaNGreeA(k=2).fit(frame).cluster_graph_ is None
+
+
+EVIDENCE = pl.DataFrame({"a": [1] * 7})
+
+
+@pytest.mark.parametrize("kind", [list, np.array, lambda edges: pl.DataFrame(edges, orient="row")])
+def test_a_release_tells_the_cluster_graph_and_not_the_network(kind, tmp_path):
+    release = anonymize(EVIDENCE, Schema([Attribute("a")]), 3, method="sangreea", edges=kind(TRIANGLES))
+    assert release.parameters["edges"] == "7 entries, which are not shown"
+    assert release.findings == {
+        "cluster sizes": [4, 3],
+        "links within clusters": [3, 3],
+        "linked clusters": [[0, 1]],
+        "links between clusters": [1],
+        "nsil": pytest.approx((3 + 11 / 6) / (7 * 6 / 4)),
+    }
+    report(release, tmp_path / "report.html")
+    assert "entries, which are not shown" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert json.loads(to_json(release))["parameters"]["edges"] == release.parameters["edges"]
+
+
+def test_without_a_network_there_is_none_to_tell():
+    release = anonymize(EVIDENCE, Schema([Attribute("a")]), 3, method="sangreea")
+    assert (release.parameters["edges"], release.findings) == (None, {})
+
+
+def test_what_has_forgotten_its_rows_has_forgotten_the_network():
+    anonymizer = SaNGreeA(k=3, edges=np.array(TRIANGLES)).fit(EVIDENCE)
+    forgetful = anonymizer.forget_rows()
+    assert forgetful.get_params()["edges"] is None
+    assert not any(isinstance(value, Network) for value in vars(forgetful).values())
+    assert forgetful.cluster_graph_.sizes.tolist() == [4, 3]
+
+
+def test_links_of_rows_that_are_not_released_are_not_counted():
+    """Of both triangles two rows are released, of the link between them one end, and of the third cluster nothing."""
+    frame = pl.DataFrame({"a": [1, 1, 1, 9, 9, 9, 9], "m": [True, True, False, True, True, False, False]})
+    schema = Schema([Attribute("a"), Attribute("m", "other", "nominal")])
+    anonymizer = SaNGreeA(schema, 1, edges=TRIANGLES, beta=0.0, constraints=[KMap(3, "m")]).fit(frame)
+    graph = anonymizer.cluster_graph_
+    assert sorted(graph.sizes.tolist()) == [0, 2, 2]
+    assert (sorted(graph.inner.tolist()), graph.between.tolist()) == ([0, 1, 1], [])
+    assert anonymizer.structural_loss_.nsil == 0.0

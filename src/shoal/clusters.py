@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal._kernels import sangreea as kernel
-from shoal._kernels import sangreea_leftovers, sangreea_links, sangreea_tree
+from shoal._kernels import sangreea_joining, sangreea_leftovers, sangreea_links, sangreea_tree
 from shoal._kernels.geometry import LINE
 from shoal._kernels.guard import Guard, rows_hold
+from shoal._kernels.sangreea_lacking import Lacking, open_lacking
 from shoal._kernels.sangreea_links import Links
 from shoal._kernels.sangreea_space import Space
 from shoal._kernels.sangreea_tree import Boxes
-from shoal.errors import ShoalError
+from shoal.errors import GuaranteeError, ShoalError
 from shoal.hierarchy import Hierarchy
 from shoal.partition import forms
 from shoal.table import Column, Table
@@ -51,6 +52,7 @@ class Clustering:
         What must hold in every cluster beside its size.
     seeds : sequence of rows, optional
         The order in which rows begin clusters, where they are not yet assigned by then; by default as in the table.
+        Rows that are not listed begin none.
 
     Attributes
     ----------
@@ -86,13 +88,20 @@ class Clustering:
         guard: Guard | None = None,
         seeds: Sequence[int] | np.ndarray | None = None,
     ) -> None:
+        _require_count("smallest", smallest)
+        if table.n_rows < smallest:
+            raise GuaranteeError(
+                f"A cluster of {smallest} rows cannot be reached with {table.n_rows} rows: choose a smaller one."
+            )
         self.table = table
         self.smallest = smallest
         self.labels = np.full(table.n_rows, -1, np.int64)
         self.members: list[int] = []
         self.reweigh(weights)
         self._guard = guard if guard is not None and len(guard.rules.model) else None
-        self._seeds = np.arange(table.n_rows) if seeds is None else np.asarray(seeds, np.int64)
+        if self._guard is not None and not rows_hold(self._guard, np.arange(table.n_rows)):
+            raise GuaranteeError("The table as one cluster does not keep every constraint, so none can: ask for less.")
+        self._seeds = np.arange(table.n_rows) if seeds is None else _read_seeds(seeds, table.n_rows)
         self._codes = codes_of(table)
         self._taken = np.zeros(table.n_rows, np.uint8)
         self._n_clusters = 0
@@ -123,8 +132,10 @@ class Clustering:
     def candidates(self, most: int = 10) -> Candidates:
         """The rows that are cheapest to take in, and what the open cluster then costs; ties are in row order."""
         self._require_open()
+        _require_count("most", most)
+        n_wanted = min(int(most), self.table.n_rows)
         return Candidates(
-            *kernel.cheapest(self._space, self._codes, self._current_boxes(), self._taken, self._rows(), most)
+            *kernel.cheapest(self._space, self._codes, self._current_boxes(), self._taken, self._rows(), n_wanted)
         )
 
     def assign(self, row: int) -> None:
@@ -136,11 +147,12 @@ class Clustering:
     def grow(self) -> list[int]:
         """Take the cheapest rows into the open cluster until it is complete; returns those that were added.
 
-        If there are not enough rows, nothing is added.
+        Past the size that it needs, only rows count that bring a broken constraint nearer. If there are not enough
+        rows, nothing is added.
         """
         self._require_open()
         rows, complete = kernel.grow_one(
-            self._space, self._codes, self._current_boxes(), self._taken, self._rows(), self.smallest, self._guard
+            self._space, self._codes, self._current_boxes(), self._taken, self._rows(), self.smallest, *self._wanted()
         )
         added = rows[len(self.members) :] if complete else rows[:0]
         kernel.take_rows(self._current_boxes(), self._taken, added)
@@ -173,8 +185,9 @@ class Clustering:
         self._require_free(row)
         space = self._space if weights is None else measure_space(self.table, weights_of(self.table, weights))
         size = self.smallest if smallest is None else smallest
+        _require_count("smallest", size)
         rows, _ = kernel.grow_one(
-            space, self._codes, self._current_boxes(), self._taken, np.array([row], np.int64), size, self._guard
+            space, self._codes, self._current_boxes(), self._taken, np.array([row], np.int64), size, *self._wanted()
         )
         return rows  # type: ignore[no-any-return]
 
@@ -182,7 +195,9 @@ class Clustering:
         """Assign all other rows; returns the labels.
 
         The open cluster is grown until it is complete, then cluster follows cluster. Rows that are left over go, one by
-        one in row order, to the cluster whose loss (cost times rows) grows least.
+        one in row order, to the cluster whose loss (cost times rows) grows least and that keeps every constraint with
+        them; if none does, they are made one group with as many clusters as it needs. If no cluster can be completed,
+        all rows are one.
         """
         if self.members:
             self.grow()
@@ -195,9 +210,12 @@ class Clustering:
         if self._n_clusters == 0:
             self.labels[:] = 0
         elif len(rest):
-            sangreea_leftovers.disperse(
-                self._space, self._codes, self.labels, self._n_clusters, rest, self._guard, links
-            )
+            if self._guard is None or links is not None:
+                sangreea_leftovers.disperse(
+                    self._space, self._codes, self.labels, self._n_clusters, rest, self._guard, links
+                )
+            else:
+                self._join(rest, self._guard)
             self.labels = np.unique(self.labels, return_inverse=True)[1].reshape(-1)
         self._taken[:] = 1
         self._n_clusters = int(self.labels.max()) + 1
@@ -207,11 +225,26 @@ class Clustering:
         at = 0
         while at < len(self._seeds):
             boxes = self._build_boxes()
-            task = (self._seeds, at, self._taken, self.smallest, self._guard, self.labels, self._n_clusters)
+            lacking = None if self._guard is None else open_lacking(boxes, self._guard)
+            task = (self._seeds, at, self._taken, self.smallest, self._guard, lacking, self.labels, self._n_clusters)
             if links is None:
                 self._n_clusters, at = kernel.grow_all(self._space, self._codes, boxes, *task)
             else:
                 self._n_clusters, at = sangreea_links.grow_in_network(self._space, self._codes, boxes, links, *task)
+
+    def _join(self, rest: np.ndarray, guard: Guard) -> None:
+        """Give rows that are left over to the clusters that are cheapest and keep all rules."""
+        assigned = np.flatnonzero(self.labels >= 0)
+        first = assigned[np.unique(self.labels[assigned], return_index=True)[1]]
+        boxes = sangreea_tree.build(self._space, self._codes, np.sort(first), self.table.n_rows)
+        profiles = _profiles(guard)
+        stuck = sangreea_joining.join(self._space, self._codes, self.labels, rest, guard, boxes, first, profiles)
+        if len(stuck):
+            sangreea_leftovers.merge(self._space, self._codes, self.labels, self._n_clusters, stuck, guard)
+
+    def _wanted(self) -> tuple[Guard | None, Lacking | None]:
+        """What must hold in a cluster, and room to note what it lacks."""
+        return self._guard, None if self._guard is None else open_lacking(self._current_boxes(), self._guard)
 
     def _holds(self) -> bool:
         return self._guard is None or bool(rows_hold(self._guard, self._rows()))
@@ -239,6 +272,33 @@ class Clustering:
             raise ShoalError(f"There is no row {row!r}: rows are numbered from 0 to {self.table.n_rows - 1}.")
         if self._taken[int(row)]:
             raise ShoalError(f"Row {row} is in a cluster already: choose one whose label is -1.")
+
+
+def _require_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ShoalError(f"{name} must be a whole number of at least 1, not {value!r}: choose another.")
+
+
+def _read_seeds(seeds: Sequence[int] | np.ndarray, n_rows: int) -> np.ndarray:
+    rows = np.asarray(seeds)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise ShoalError(f"seeds is a list of row positions, not {seeds!r}: count rows from 0.")
+    wrong = rows[(rows < 0) | (rows >= n_rows)]
+    if len(wrong):
+        raise ShoalError(f"seeds name the row {wrong[0]}, but rows are numbered from 0 to {n_rows - 1}: correct them.")
+    if len(np.unique(rows)) < len(rows):
+        raise ShoalError("seeds name a row more than once: leave out what is repeated.")
+    return rows.astype(np.int64)
+
+
+def _profiles(guard: Guard) -> np.ndarray:
+    """A number for each combination of what the rules look at in a row; -1 throughout if there are too many."""
+    numbers = guard.members.astype(np.int64) if len(guard.members) else np.zeros(len(guard.sensitive), np.int64)
+    for column, n_values in zip(guard.sensitive.T, guard.rules.n_values, strict=True):
+        numbers = np.unique(numbers * n_values + column, return_inverse=True)[1].reshape(-1)
+    if numbers.max() >= sangreea_joining.MOST_PROFILES:
+        numbers[:] = -1
+    return numbers.astype(np.int64)
 
 
 def weights_of(table: Table, weights: Weights) -> np.ndarray:

@@ -59,6 +59,17 @@ class Searched(NamedTuple):
     """The least that each node can lose, one axis an attribute; None where the lattice is too large to hold."""
 
 
+class LatticePicture(NamedTuple):
+    """The nodes of the lattice, for drawing it."""
+
+    levels: np.ndarray
+    """int (nodes, attributes)."""
+    tags: np.ndarray
+    """What is known of each node: best, admissible, inadmissible, excluded (it cannot be better), or unknown."""
+    losses: np.ndarray
+    """Loss of the nodes that were checked and may be released, else nan."""
+
+
 class Effort(NamedTuple):
     """When to stop."""
 
@@ -75,7 +86,7 @@ class Effort(NamedTuple):
 Check = Callable[[tuple[int, ...]], Verdict]
 
 
-def search(floors: Sequence[np.ndarray], check: Check, effort: Effort) -> Searched:
+def search(floors: Sequence[np.ndarray], check: Check, effort: Effort, known: float = np.inf) -> Searched:
     """Find the node of least loss (Flash, Kohlmayer et al. 2012).
 
     From the least general undecided node on, a path leads up through undecided nodes, and is searched by bisection:
@@ -90,13 +101,15 @@ def search(floors: Sequence[np.ndarray], check: Check, effort: Effort) -> Search
         Tells of a vector of levels what it loses, and what follows for others.
     effort : Effort
         The top is checked in any case, so that there is a result.
+    known : float
+        Only nodes that lose less are looked for; the loss of the result is this if there is none.
     """
     shape = tuple(len(floor) for floor in floors)
     floor = outer_sum(floors)
     bound = floor.copy()
-    state = _State(shape, floor, bound, bound.reshape(-1), np.zeros(bound.size, bool), check)
+    state = _State(shape, floor, bound, bound.reshape(-1), np.zeros(bound.size, bool), check, known)
     state.visit(bound.size - 1)
-    for start in _by_generality(floor):
+    for start in _by_generality(floor, np.flatnonzero(state.flat < state.best)):
         while state.undecided(start):
             if not _bisect(state, _path_up(state, start), effort):
                 return state.result()
@@ -114,13 +127,14 @@ class _State:
         flat: np.ndarray,
         seen: np.ndarray,
         check: Check,
+        known: float,
     ) -> None:
         self.shape = shape
         self.strides = [int(np.prod(shape[j + 1 :])) for j in range(len(shape))]
         self.floor, self.bound, self.flat, self.seen = floor, bound, flat, seen
         self.check = check
         self.checked: dict[tuple[int, ...], float] = {}
-        self.best, self.best_levels = np.inf, tuple(n - 1 for n in shape)
+        self.best, self.best_levels = known, tuple(n - 1 for n in shape)
 
     def undecided(self, node: int) -> bool:
         return bool(not self.seen[node] and self.flat[node] < self.best)
@@ -149,10 +163,10 @@ class _State:
         return Searched(self.best_levels, self.best, self.checked, n_pruned, n_unknown, self.bound)
 
 
-def _by_generality(floor: np.ndarray) -> np.ndarray:
-    """All nodes, those of least total level first, and among these those that lose least."""
+def _by_generality(floor: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """These nodes, those of least total level first, and among these those that lose least."""
     total = outer_sum([np.arange(n, dtype=float) for n in floor.shape])
-    return np.lexsort((floor.reshape(-1), total.reshape(-1)))
+    return nodes[np.lexsort((floor.reshape(-1)[nodes], total.reshape(-1)[nodes]))]
 
 
 def _path_up(state: _State, start: int) -> list[int]:
@@ -226,6 +240,28 @@ def search_down(floors: Sequence[np.ndarray], check: Check, effort: Effort) -> S
     return Searched(best_levels, best, checked, size - len(checked), 0, None)
 
 
+def draw(searched: Searched, scale: float) -> LatticePicture:
+    """The nodes and what became of them; losses are multiplied by ``scale``."""
+    if searched.bounds is None:
+        levels = np.array(list(searched.checked), np.int64)
+        tags = np.full(len(levels), "unknown", "<U12")
+    else:
+        shape = searched.bounds.shape
+        levels = np.stack(np.unravel_index(np.arange(searched.bounds.size), shape), axis=1)
+        bound = searched.bounds.reshape(-1)
+        excluded = np.where(np.isinf(bound), "inadmissible", "excluded")
+        tags = np.where(bound < searched.loss, "unknown", excluded)
+    at = np.arange(len(levels))
+    if searched.bounds is not None:
+        at = np.ravel_multi_index(tuple(np.array(list(searched.checked)).T), searched.bounds.shape)
+    loss = np.array(list(searched.checked.values()))
+    tags[at] = np.where(np.isfinite(loss), "admissible", "inadmissible")
+    losses = np.full(len(levels), np.nan)
+    losses[at] = np.where(np.isfinite(loss), loss * scale, np.nan)
+    tags[at[list(searched.checked).index(searched.levels)]] = "best"
+    return LatticePicture(levels, tags, losses)
+
+
 def lattice_size(floors: Sequence[np.ndarray]) -> int:
     """Number of nodes."""
     size = 1
@@ -238,13 +274,15 @@ def thin_levels(costs: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
     """Levels of each attribute to be used where all together would make more than ``most`` nodes.
 
     Level by level the one is dropped that lies nearest to its neighbours, from the attribute that has most of them;
-    the lowest and the highest stay. If that is not enough, attributes keep nothing but their top, from the last on.
+    the lowest and the highest stay. If that is not enough, attributes keep nothing but their top: those first that lose
+    least by it, and of several the last.
     """
     kept = [np.arange(len(cost)) for cost in costs]
     while lattice_size(kept) > most:
         j = int(np.argmax([len(levels) for levels in kept]))
         if len(kept[j]) == 2:
-            j = max(i for i, levels in enumerate(kept) if len(levels) == 2)
+            pairs = [i for i, levels in enumerate(kept) if len(levels) == 2]
+            j = min(pairs, key=lambda i: (costs[i][-1] - costs[i][0], -i))
             kept[j] = kept[j][1:]
         else:
             along = costs[j][kept[j]]

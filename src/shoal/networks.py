@@ -44,7 +44,7 @@ class ClusterGraph(NamedTuple):
     """What is released of a network; suppressed rows are the last cluster."""
 
     sizes: np.ndarray
-    """Rows of each cluster."""
+    """Released rows of each cluster."""
     inner: np.ndarray
     """Links within each cluster."""
     pairs: np.ndarray
@@ -108,8 +108,10 @@ def neighbourhood_distance(network: Network, one: int, other: int) -> float:
     return len(differing) / max(network.n_rows - 2, 1)
 
 
-def cluster_graph(network: Network, labels: np.ndarray) -> ClusterGraph:
+def cluster_graph(network: Network, labels: np.ndarray, members: np.ndarray | None = None) -> ClusterGraph:
     """Count the links within clusters and between them.
+
+    Where only some rows are released, ``members`` marks them, and neither the others nor their links are counted.
 
     Examples
     --------
@@ -119,11 +121,13 @@ def cluster_graph(network: Network, labels: np.ndarray) -> ClusterGraph:
     ([1, 1], [[0, 1]], [1])
     """
     numbers, n_clusters = close_labels(labels)
-    ends = np.sort(numbers[network.edges], axis=1).astype(np.int64)
+    released = np.ones(network.n_rows, bool) if members is None else members.astype(bool)
+    links = network.edges[released[network.edges].all(axis=1)]
+    ends = np.sort(numbers[links], axis=1).astype(np.int64)
     within = ends[:, 0] == ends[:, 1]
     keys, between = np.unique(ends[~within, 0] * n_clusters + ends[~within, 1], return_counts=True)
     return ClusterGraph(
-        sizes=np.bincount(numbers, minlength=n_clusters),
+        sizes=np.bincount(numbers[released], minlength=n_clusters),
         inner=np.bincount(ends[within, 0], minlength=n_clusters),
         pairs=np.column_stack([keys // max(n_clusters, 1), keys % max(n_clusters, 1)]),
         between=between,

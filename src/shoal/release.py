@@ -391,6 +391,10 @@ def _parameters(anonymizer: Anonymizer, constraints: Sequence[PrivacyModel]) -> 
     parameters["recoding"] = anonymizer._recoding()
     if parameters.get("model") is not None:
         parameters["model"] = name_of(parameters["model"])
+    for name in parameters.keys() & set(anonymizer._holds_rows):
+        # Evidence is handed on, and rows must not be read from it.
+        if parameters[name] is not None:
+            parameters[name] = f"{len(parameters[name]):,} entries, which are not shown"
     return parameters | {"constraints": [constraint.describe() for constraint in constraints]}
 
 

@@ -38,8 +38,14 @@ class Vectors(NamedTuple):
     shape: np.ndarray
     strides: np.ndarray
     """int64 (q,)."""
-    reached: np.ndarray
+    good: np.ndarray
     """int32 (v, prices): rows in good groups of at most each price, when the vector was counted last."""
+    reach: np.ndarray
+    """int32 (v, prices): rows that can be in good groups of at most each price from then on.
+
+    Where parts of a group that breaks a rule may keep it, these are all rows in large enough groups. Else it is the
+    same array as ``good``.
+    """
     cap: np.ndarray
     """int64 (v,): rows that it can recode at most, at any price."""
     counted: np.ndarray
@@ -58,11 +64,11 @@ class Space(NamedTuple):
 
 
 @jit
-def best_step(field, vectors, entries, sizes, order, step, price, least, smallest, guard, space):
-    """The vector whose good groups of at most ``price`` hold most of the rows that are left; -1 if that is too few.
+def best_step(field, vectors, entries, sizes, order, step, price, best, best_count, smallest, guard, space):
+    """The vector whose good groups of at most ``price`` hold most of the rows that are left, of several the first one.
 
-    What a vector can recode only shrinks while rows are taken away, and is no more than any more general vector can.
-    So earlier counts are bounds, and a vector is counted again only if its bound is above the best count of this step.
+    The rows in large enough groups only become fewer while rows are taken away, and are no more than in groups of any
+    more general vector. So earlier counts are bounds, and a vector is counted again only if it may still be the best.
 
     Parameters
     ----------
@@ -72,42 +78,55 @@ def best_step(field, vectors, entries, sizes, order, step, price, least, smalles
         Vectors to be looked at, those with the highest bound first.
     step : int
         Number of this step.
-    least : int
-        Rows that a step must recode at least.
+    best, best_count : int
+        The best vector of those looked at before, and its rows; -1 and one row less than there must be if none was.
+
+    Returns
+    -------
+    best, best_count, n_counted : int
+        The best vector so far, its rows, and how many vectors were counted.
     """
-    best, best_count, n_counted = -1, least - 1, 0
+    n_counted = 0
     for v in order:
-        if min(vectors.cap[v], vectors.reached[v, price]) <= best_count:
+        bound = min(vectors.cap[v], vectors.reach[v, price])
+        if bound < best_count or (bound == best_count and v > best):
             continue
         if vectors.counted[v] != step:
-            large = _count_good(field, vectors.levels[v], entries, sizes, smallest, guard, space, vectors.reached[v])
+            large = _count_good(field, vectors, v, entries, sizes, smallest, guard, space)
             vectors.counted[v] = step
             n_counted += 1
             _lower_caps(vectors, v, large)
-        count = vectors.reached[v, price]
-        if count > best_count:
-            best, best_count = v, count
-    return best, n_counted
+        count = vectors.good[v, price]
+        if count > best_count or (count == best_count and v < best):
+            best, best_count = v, np.int64(count)
+    return best, best_count, n_counted
 
 
 @inner
-def _count_good(field, levels, entries, sizes, smallest, guard, space, reached):
+def _count_good(field, vectors, v, entries, sizes, smallest, guard, space):
     """Write how many rows are in good groups of at most each price; the number of rows in large enough groups."""
-    m = entries.shape[0]
+    m, levels = entries.shape[0], vectors.levels[v]
     n = _merge_at(field, levels, entries, sizes, space)
     total, bad = space.total[:n], space.bad[:n]
     large = -mark_small(total, smallest, bad)
     for g in range(n):
         large += total[g]
     if guard is not None:
+        _sum_by_price(field, levels, space.first, total, bad, vectors.reach[v])
         mark_broken(entries, space.labels[:m], total, field.tuple_starts, field.tuple_rows, guard, bad)
-    reached[:] = 0
-    for g in range(n):
-        if not bad[g]:
-            reached[price_of(field, levels, space.first[g], reached.shape[0])] += total[g]
-    for price in range(1, reached.shape[0]):
-        reached[price] += reached[price - 1]
+    _sum_by_price(field, levels, space.first, total, bad, vectors.good[v])
     return large
+
+
+@inner
+def _sum_by_price(field, levels, first, total, bad, rows):
+    """Write the rows of groups that are not bad, of at most each price."""
+    rows[:] = 0
+    for g in range(total.shape[0]):
+        if not bad[g]:
+            rows[price_of(field, levels, first[g], rows.shape[0])] += total[g]
+    for price in range(1, rows.shape[0]):
+        rows[price] += rows[price - 1]
 
 
 @inner

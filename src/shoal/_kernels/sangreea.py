@@ -12,14 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal._kernels._jit import inner, jit
-from shoal._kernels.guard import guard_holds
+from shoal._kernels.sangreea_lacking import (
+    BETWEEN_CHECKS,
+    count_in,
+    is_wanted,
+    look_again,
+    look_for_broken,
+    may_hold_wanted,
+    n_released,
+    note_wanted,
+)
 from shoal._kernels.sangreea_space import absorb, bound_of, cost_with, empty_cluster, open_cluster
 from shoal._kernels.sangreea_tree import NOBODY, take
 
 REBUILD_BELOW = 0.6
 """Boxes are built anew when less than this share of their rows is left."""
-BETWEEN_CHECKS = 8
-"""A cluster of s rows that breaks a constraint is looked at again s / 8 rows later, at once if s is less."""
 
 
 class Queue(NamedTuple):
@@ -36,7 +43,7 @@ class Queue(NamedTuple):
 
 
 @jit
-def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, labels, n_clusters):
+def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, lacking, labels, n_clusters):
     """Assign rows to clusters and write their numbers into ``labels``.
 
     Returns how many clusters there are and where in ``seeds`` to go on with new boxes: many rows of these are gone. At
@@ -58,6 +65,8 @@ def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, labels, n_c
         Rows that a cluster has at least.
     guard : Guard or None
         What else must hold in a cluster.
+    lacking : Lacking or None
+        None where there is no guard.
     labels : int64 array (n,)
     n_clusters : int
         Clusters that are there already.
@@ -77,7 +86,7 @@ def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, labels, n_c
         take(boxes, taken, seed)
         empty_cluster(cluster)
         absorb(space, cluster, codes, seed)
-        size, holds = grow(space, boxes, queue, cluster, taken, rows, 1, smallest, guard)
+        size, holds = grow(space, boxes, queue, cluster, taken, rows, 1, smallest, guard, lacking)
         if not holds:
             return n_clusters, seeds.shape[0]
         for i in range(size):
@@ -90,7 +99,7 @@ def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, labels, n_c
 
 
 @jit
-def grow_one(space, codes, boxes, taken, members, smallest, guard):
+def grow_one(space, codes, boxes, taken, members, smallest, guard, lacking):
     """The rows of a cluster that is grown from its first members, and whether the guard's rules hold in it."""
     queue, cluster = open_queue(boxes), open_cluster(codes.shape[1])
     rows = np.empty(codes.shape[0], np.int64)
@@ -99,7 +108,7 @@ def grow_one(space, codes, boxes, taken, members, smallest, guard):
         rows[i], before[i] = members[i], taken[members[i]]
         taken[members[i]] = 1
         absorb(space, cluster, codes, members[i])
-    size, holds = grow(space, boxes, queue, cluster, taken, rows, members.shape[0], smallest, guard)
+    size, holds = grow(space, boxes, queue, cluster, taken, rows, members.shape[0], smallest, guard, lacking)
     for i in range(members.shape[0]):
         taken[members[i]] = before[i]
     return rows[:size].copy(), holds
@@ -145,33 +154,81 @@ def nearest(space, boxes, taken, codes):
 
 
 @inner
-def grow(space, boxes, queue, cluster, taken, rows, size, smallest, guard):
+def grow(space, boxes, queue, cluster, taken, rows, size, smallest, guard, lacking):
     """Add the cheapest row to a cluster until it is large enough and the guard's rules hold: its size, and if they do.
 
     ``rows[:size]`` are in the cluster; the others are written behind them.
     """
+    n_given = size
     _begin(space, boxes, queue, cluster)
-    check = max(size, smallest)
-    while True:
-        if size >= check:
-            if holds_in(guard, rows, size):
-                return size, True
-            check = size + max(size // BETWEEN_CHECKS, 1)
+    while size < smallest:
         place, _ = next_row(space, boxes, queue, cluster, taken)
         if place < 0:
-            return size, size >= smallest and holds_in(guard, rows, size)
+            return size, False
         rows[size] = boxes.rows[place]
         size += 1
         if absorb(space, cluster, boxes.codes, place):
             queue.state[1] += 1
+    if guard is not None:
+        return _mend(space, boxes, queue, cluster, taken, rows, n_given, size, guard, lacking)
+    return size, True
 
 
 @inner
-def holds_in(guard, rows, size):
-    """Whether the guard's rules hold for the first rows."""
-    if guard is None:
-        return True
-    return guard_holds(guard, rows, 0, size)
+def _mend(space, boxes, queue, cluster, taken, rows, n_given, size, guard, lacking):
+    """Add rows to a cluster until the guard's rules hold: the cheapest of those that bring the first broken one nearer.
+
+    The first ``n_given`` rows are noted as taken, and no others when all is done.
+    """
+    for i in range(n_given, size):
+        taken[rows[i]] = 1
+    holds = False
+    while True:
+        holds = look_for_broken(guard, lacking, boxes, rows, size)
+        if holds:
+            break
+        before, released = size, n_released(guard, rows, size)
+        while size < before + max(before // BETWEEN_CHECKS, 1):
+            place = _next_wanted(space, boxes, queue, cluster, taken, guard, lacking)
+            if place < 0:
+                break
+            rows[size] = boxes.rows[place]
+            taken[rows[size]] = 1
+            released += count_in(guard, lacking, rows[size])
+            note_wanted(guard, lacking, released)
+            size += 1
+            absorb(space, cluster, boxes.codes, place)
+        if size == before:
+            break
+    for i in range(n_given, size):
+        taken[rows[i]] = 0
+    # What is in the queue belongs to a smaller cluster.
+    queue.state[1] += 1
+    return size, holds
+
+
+@inner
+def _next_wanted(space, boxes, queue, cluster, taken, guard, lacking):
+    """The place of the cheapest free row that is wanted, -1 if there is none; the search starts anew."""
+    queue.state[0] = 0
+    if boxes.lowest[0] < NOBODY and may_hold_wanted(lacking, 0):
+        push(queue, bound_of(space, cluster, boxes.content, 0), boxes.lowest[0], 0)
+    while queue.state[0] > 0:
+        entry = queue.entry[0]
+        pop(queue)
+        if entry < 0:
+            return -1 - entry
+        if boxes.right[entry] < 0:
+            look_again(guard, lacking, boxes, taken, entry)
+            for place in range(boxes.start[entry], boxes.stop[entry]):
+                row = boxes.rows[place]
+                if taken[row] == 0 and is_wanted(guard, lacking, row):
+                    push(queue, cost_with(space, cluster, boxes.codes, place), row, -1 - place)
+            continue
+        for half in (entry + 1, boxes.right[entry]):
+            if boxes.lowest[half] < NOBODY and may_hold_wanted(lacking, half):
+                push(queue, bound_of(space, cluster, boxes.content, half), boxes.lowest[half], half)
+    return np.int64(-1)
 
 
 @inner

@@ -33,16 +33,17 @@ def disperse(space, codes, labels, n_clusters, rest, guard, links):
     """Give the rows of ``rest``, one by one, to the cluster whose loss grows least; write their labels.
 
     A cluster in which a rule of the guard would no longer hold is passed over; rows that no cluster takes are made one
-    group with as many clusters as it needs. ``links`` is None where there is no network.
+    group with as many clusters as it needs. ``links`` is None where there is no network. Every cluster is looked at for
+    every row: without a guard fewer rows are left than a cluster needs, and with one, ``sangreea_joining`` is faster.
     """
-    clusters = _gather(space, codes, labels, n_clusters)
+    clusters = gather(space, codes, labels, n_clusters)
     rows = np.empty(codes.shape[0], np.int64)
     growth = np.empty(n_clusters)
     stuck = np.empty(rest.shape[0], np.int64)
     n_stuck = 0
     for row in rest:
         for c in range(n_clusters):
-            growth[c] = _growth(space, clusters, codes, c, row)
+            growth[c] = growth_of(space, clusters, codes, c, row)
         if links is not None:
             scores_of_clusters(links, labels, clusters.size, row, growth)
         chosen = _cheapest_that_holds(clusters, growth, row, guard, rows)
@@ -51,25 +52,32 @@ def disperse(space, codes, labels, n_clusters, rest, guard, links):
             n_stuck += 1
         else:
             labels[row] = chosen
-            _add(space, clusters, codes, chosen, row)
+            add_row(space, clusters, codes, chosen, row)
     if guard is not None:
-        _unite(space, codes, labels, clusters, stuck[:n_stuck], guard, rows)
+        unite(space, codes, labels, clusters, stuck[:n_stuck], guard, rows)
+
+
+@jit
+def merge(space, codes, labels, n_clusters, stuck, guard):
+    """Make rows that no cluster takes one group with as many clusters as it needs; write the labels."""
+    clusters = gather(space, codes, labels, n_clusters)
+    unite(space, codes, labels, clusters, stuck, guard, np.empty(codes.shape[0], np.int64))
 
 
 @inner
-def _gather(space, codes, labels, n_clusters):
+def gather(space, codes, labels, n_clusters):
     q = codes.shape[1]
     reach, loss = np.full((n_clusters, q, 3), -1, np.int64), np.zeros((n_clusters, q))
     size, head = np.zeros(n_clusters, np.int64), np.full(n_clusters, -1, np.int64)
     clusters = Clusters(reach, loss, size, head, np.full(codes.shape[0], -1, np.int64))
     for row in range(codes.shape[0]):
         if labels[row] >= 0:
-            _add(space, clusters, codes, labels[row], row)
+            add_row(space, clusters, codes, labels[row], row)
     return clusters
 
 
 @inner
-def _add(space, clusters, codes, c, row):
+def add_row(space, clusters, codes, c, row):
     absorb(space, Cluster(clusters.reach[c], clusters.loss[c]), codes, row)
     clusters.size[c] += 1
     clusters.following[row] = clusters.head[c]
@@ -77,14 +85,14 @@ def _add(space, clusters, codes, c, row):
 
 
 @inner
-def _growth(space, clusters, codes, c, row):
+def growth_of(space, clusters, codes, c, row):
     """By how much the loss of a cluster, which counts every row in it, grows with one more."""
     after = cost_with(space, Cluster(clusters.reach[c], clusters.loss[c]), codes, row)
-    return (clusters.size[c] + 1) * after - clusters.size[c] * _total(clusters.loss[c])
+    return (clusters.size[c] + 1) * after - clusters.size[c] * total_of(clusters.loss[c])
 
 
 @inner
-def _total(losses):
+def total_of(losses):
     total = 0.0
     for loss in losses:
         total += loss
@@ -100,7 +108,7 @@ def _cheapest_that_holds(clusters, growth, row, guard, rows):
         c = np.argmin(growth)
         if growth[c] == np.inf:
             break
-        size = _rows_of(clusters, c, rows, 0)
+        size = rows_of(clusters, c, rows, 0)
         rows[size] = row
         if guard_holds(guard, rows, 0, size + 1):
             return c
@@ -109,7 +117,7 @@ def _cheapest_that_holds(clusters, growth, row, guard, rows):
 
 
 @inner
-def _rows_of(clusters, c, rows, n):
+def rows_of(clusters, c, rows, n):
     """Write the rows of a cluster behind the first n; returns how many there are then."""
     row = clusters.head[c]
     while row >= 0:
@@ -120,7 +128,7 @@ def _rows_of(clusters, c, rows, n):
 
 
 @inner
-def _unite(space, codes, labels, clusters, stuck, guard, rows):
+def unite(space, codes, labels, clusters, stuck, guard, rows):
     """Make rows one group with the clusters whose loss grows least by it, as many as it takes for the rules to hold."""
     if stuck.shape[0] == 0:
         return
@@ -134,7 +142,7 @@ def _unite(space, codes, labels, clusters, stuck, guard, rows):
     for _ in range(clusters.size.shape[0]):
         c = _cheapest_union(space, clusters, group, n)
         _stretch_over(space, group, clusters.reach[c])
-        n = _rows_of(clusters, c, rows, n)
+        n = rows_of(clusters, c, rows, n)
         clusters.size[c] = 0
         label = c if label < 0 else label
         if guard_holds(guard, rows, 0, n):
@@ -154,7 +162,7 @@ def _cheapest_union(space, clusters, group, n):
             both.reach[j, LOW], both.reach[j, HIGH] = group.reach[j, LOW], group.reach[j, HIGH]
             both.reach[j, NODE], both.loss[j] = group.reach[j, NODE], group.loss[j]
         _stretch_over(space, both, clusters.reach[c])
-        growth = (n + clusters.size[c]) * _total(both.loss) - clusters.size[c] * _total(clusters.loss[c])
+        growth = (n + clusters.size[c]) * total_of(both.loss) - clusters.size[c] * total_of(clusters.loss[c])
         if growth < least:
             least, chosen = growth, np.int64(c)
     return chosen

@@ -13,7 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal._kernels._jit import inner, jit
-from shoal._kernels.sangreea import BETWEEN_CHECKS, REBUILD_BELOW, holds_in, open_queue, pop, push
+from shoal._kernels.sangreea import REBUILD_BELOW, open_queue, pop, push
+from shoal._kernels.sangreea_lacking import (
+    BETWEEN_CHECKS,
+    count_in,
+    is_wanted,
+    look_for_broken,
+    may_hold_wanted,
+    n_released,
+    note_wanted,
+)
 from shoal._kernels.sangreea_space import absorb, bound_of, cost_with, empty_cluster, open_cluster
 from shoal._kernels.sangreea_tree import NOBODY, take
 
@@ -43,7 +52,7 @@ class Nearby(NamedTuple):
 
 
 @jit
-def grow_in_network(space, codes, boxes, links, seeds, at, taken, smallest, guard, labels, n_clusters):
+def grow_in_network(space, codes, boxes, links, seeds, at, taken, smallest, guard, lacking, labels, n_clusters):
     """Assign rows to clusters; see ``sangreea.grow_all``.
 
     In a network it is not true that a candidate only gets worse while a cluster grows, so each step searches anew.
@@ -63,19 +72,32 @@ def grow_in_network(space, codes, boxes, links, seeds, at, taken, smallest, guar
             return n_clusters, seeds.shape[0]
         empty_cluster(cluster)
         _forget(nearby)
-        size, check = 0, smallest
-        while row >= 0:
-            rows[size] = row
-            size += 1
-            take(boxes, taken, row)
-            absorb(space, cluster, codes, row)
-            _meet(links, nearby, row)
-            if size >= check:
-                if holds_in(guard, rows, size):
+        size, check, checked = 0, smallest, 0
+        holds = False
+        if guard is not None:
+            lacking.state[0] = -1
+        while True:
+            if row >= 0:
+                rows[size] = row
+                size += 1
+                take(boxes, taken, row)
+                absorb(space, cluster, codes, row)
+                _meet(links, nearby, row)
+            elif size < smallest or size == checked:
+                break
+            if size >= check or row < 0:
+                holds = True
+                if guard is not None:
+                    holds = look_for_broken(guard, lacking, boxes, rows, size)
+                if holds:
                     break
-                check = size + max(size // BETWEEN_CHECKS, 1)
-            row = _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken)
-        if row < 0 and not (size >= smallest and holds_in(guard, rows, size)):
+                checked, check = size, size + max(size // BETWEEN_CHECKS, 1)
+            elif checked > 0:
+                if guard is not None:
+                    count_in(guard, lacking, row)
+                    note_wanted(guard, lacking, n_released(guard, rows, size))
+            row = _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken, guard, lacking)
+        if not holds:
             return n_clusters, seeds.shape[0]
         for i in range(size):
             labels[rows[i]] = n_clusters
@@ -136,12 +158,15 @@ def _score(links, cost, size, degrees, degree, shared):
 
 
 @inner
-def _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken):
-    """The row of the lowest score, of several the lowest; -1 if there is none."""
+def _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken, guard, lacking):
+    """The row of the lowest score among those that are wanted, of several the lowest; -1 if there is none."""
     total, size = nearby.state[1], nearby.state[2]
     best, chosen = np.inf, NOBODY
     for i in range(nearby.state[0]):
         row = nearby.rows[i]
+        if guard is not None:
+            if not is_wanted(guard, lacking, row):
+                continue
         if taken[row] == 0:
             degree = links.at[row + 1] - links.at[row]
             score = _score(links, cost_with(space, cluster, codes, row), size, total, degree, nearby.shared[row])
@@ -153,6 +178,9 @@ def _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken
     while queue.state[0] > 0 and (queue.bound[0] < best or (queue.bound[0] == best and queue.lowest[0] < chosen)):
         box = queue.entry[0]
         pop(queue)
+        if guard is not None:
+            if not may_hold_wanted(lacking, box):
+                continue
         if boxes.right[box] >= 0:
             for half in (box + 1, boxes.right[box]):
                 if boxes.lowest[half] < NOBODY:
@@ -161,6 +189,9 @@ def _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken
             continue
         for place in range(boxes.start[box], boxes.stop[box]):
             row = boxes.rows[place]
+            if guard is not None:
+                if not is_wanted(guard, lacking, row):
+                    continue
             # Those that share something are dealt with.
             if taken[row] == 0 and nearby.shared[row] == 0:
                 degree = links.at[row + 1] - links.at[row]

@@ -124,7 +124,8 @@ class FullDomain:
             good = len(outliers) == 0 or (n_bad >= self.smallest and bool(rows_hold(self.guard, outliers)))
         # Groups that only break a rule may have parts that keep it, unless the rule is one that parts cannot mend.
         n_sure, last_sure = (n_bad, 2) if self.shrinking else (n_small, 1)
-        hopeless = n_sure > budget or (budget == 0 and self.closed and bool(bad.any()))
+        # Where every row would be suppressed, less general vectors release none either.
+        hopeless = n_sure > budget or n_sure >= self.n_rows or (budget == 0 and self.closed and bool(bad.any()))
         admissible = good and n_bad <= budget and n_bad < self.n_rows
         loss, below, above = self._losses(levels, groups, bad, n_bad, n_sure, last_sure)
         return Verdict(loss if admissible else np.inf, np.inf if hopeless else below, above)

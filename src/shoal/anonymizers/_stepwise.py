@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal._kernels import flash_local as kernel
-from shoal._kernels.flash_local import Vectors
+from shoal._kernels.flash_local import Field, Vectors
 from shoal._kernels.guard import rows_hold
 from shoal.anonymizers._full_domain import FullDomain
 from shoal.lattice import outer_sum
@@ -24,6 +24,8 @@ Looking at dearer vectors takes time and gains nothing: on Adult (k = 5) the los
 """
 MOST_REFUSED = 20
 """Vectors that may leave a rest which is no group, before a higher price is tried."""
+ROWS_BETWEEN_LOOKS = 2_000_000
+"""Distinct rows that are grouped, over several vectors, between two looks at the clock: some hundredths of a second."""
 
 
 class Step(NamedTuple):
@@ -70,28 +72,44 @@ def recode_stepwise(
     deadline : float, optional
         When to stop, by ``time.monotonic``: whatever is left then goes to the highest levels.
     """
-    walk = _Walk(domain, choices, budget)
+    walk = _Walk(domain, choices, budget, deadline)
     least = max(1, math.ceil(least_share * domain.n_rows - 1e-9))
-    complete = True
     for price in range(int(N_PRICES / MEAN_COST) + 2):
-        while len(walk.entries) and complete and walk.advance(price, least):
-            complete = deadline is None or time.monotonic() < deadline
+        while len(walk.entries) and not walk.late and walk.advance(price, least):
+            pass
     walk.finish()
-    return Recoding(walk.steps, walk.entries, walk.loss, walk.n_checked, complete)
+    return Recoding(walk.steps, walk.entries, walk.loss, walk.n_checked, not walk.late)
+
+
+def loss_of(domain: FullDomain, recoding: Recoding) -> float:
+    """What a recoding loses, a suppressed row as much as one at the highest levels."""
+    field = domain.field(1.0)
+    parts = [(step.levels, step.entries) for step in recoding.steps] + [(domain.tops, recoding.rest)]
+    return float(sum((_lost(field, levels, entries) * domain.sizes[entries]).sum() for levels, entries in parts))
+
+
+def _lost(field: Field, levels: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    """What each distinct row loses at a vector of levels, in units of one price."""
+    at = field.at + levels * field.n_codes
+    return np.asarray(field.cost[at + field.codes[entries]].sum(axis=1))
 
 
 class _Walk:
     """Rows that are left, and what is known of the vectors."""
 
-    def __init__(self, domain: FullDomain, choices: Sequence[np.ndarray], budget: int) -> None:
-        self.domain, self.choices, self.budget = domain, choices, budget
+    def __init__(
+        self, domain: FullDomain, choices: Sequence[np.ndarray], budget: int, deadline: float | None = None
+    ) -> None:
+        self.domain, self.choices, self.budget, self.deadline = domain, choices, budget, deadline
+        self.late = False
         shape = [len(levels) for levels in choices]
         grid = np.stack(np.meshgrid(*choices, indexing="ij"), axis=-1).reshape(-1, len(shape)).astype(np.int64)
         n = len(grid)
         strides = [math.prod(shape[j + 1 :]) for j in range(len(shape))]
-        reached = np.full((n, N_PRICES + 1), domain.n_rows, np.int32)
+        good = np.full((n, N_PRICES + 1), domain.n_rows, np.int32)
+        reach = good if domain.shrinking else good.copy()
         cap, counted = np.full(n, domain.n_rows, np.int64), np.full(n, -1, np.int64)
-        self.vectors = Vectors(grid, np.array(shape), np.array(strides), reached, cap, counted)
+        self.vectors = Vectors(grid, np.array(shape), np.array(strides), good, reach, cap, counted)
         whole = sum(domain.costs_at(j).max() for j in range(len(shape)))
         self.price = max(float(whole), 1e-300) / N_PRICES
         self.field, self.space = domain.field(self.price), domain.space()
@@ -108,22 +126,33 @@ class _Walk:
         least = min(least, left)
         affordable = self.mean_cost <= MEAN_COST * price + 1e-9
         price = min(price, N_PRICES)
-        bound = np.minimum(self.vectors.cap, self.vectors.reached[:, price])
+        bound = np.minimum(self.vectors.cap, self.vectors.reach[:, price])
         near = np.flatnonzero((bound >= max(least, 1)) & affordable)
         # The highest bounds first, and of several the most general vector, which tells most about others.
-        order = near[np.argsort(-bound[near] * len(bound) - self.generality[near])]
+        order = near[np.argsort(-bound[near] * len(bound) - self.generality[near], kind="stable")]
         for _ in range(MOST_REFUSED):
-            best, n_counted = kernel.best_step(
-                self.field, self.vectors, self.entries, self.sizes, order, len(self.steps), price, least,
-                self.domain.smallest, self.domain.guard, self.space,
-            )  # fmt: skip
-            self.n_checked += n_counted
+            best = self._best_step(order, price, least)
             if best < 0:
                 return False
             if self._take(self.vectors.levels[best], price):
                 return True
             order = order[order != best]
         return False
+
+    def _best_step(self, order: np.ndarray, price: int, least: int) -> int:
+        """The vector of most rows at this price, of those that there is time for; -1 if none has enough."""
+        at_once = max(1, ROWS_BETWEEN_LOOKS // len(self.entries)) if self.deadline is not None else max(1, len(order))
+        best, most = -1, least - 1
+        for start in range(0, len(order), at_once):
+            if self.deadline is not None and time.monotonic() >= self.deadline:
+                self.late = True
+                break
+            best, most, n_counted = kernel.best_step(
+                self.field, self.vectors, self.entries, self.sizes, order[start : start + at_once], len(self.steps),
+                price, best, most, self.domain.smallest, self.domain.guard, self.space,
+            )  # fmt: skip
+            self.n_checked += n_counted
+        return int(best)
 
     def _mean_costs(self) -> np.ndarray:
         """What each vector costs the rows that are left on average, in units of one price."""
@@ -138,7 +167,7 @@ class _Walk:
         if len(self.entries):
             self._take(self.vectors.levels[-1], N_PRICES, last=True)
         # A suppressed row loses what one at the top of all attributes does.
-        self.loss += float((self._lost(self.domain.tops, self.entries) * self.sizes).sum()) * self.price
+        self.loss += float((_lost(self.field, self.domain.tops, self.entries) * self.sizes).sum()) * self.price
 
     def _take(self, levels: np.ndarray, price: int, *, last: bool = False) -> bool:
         """Recode what a vector recodes at this price, unless the rest could then not be released."""
@@ -149,16 +178,11 @@ class _Walk:
             return False
         if taken.any():
             step = Step(levels.copy(), self.entries[taken], labels[taken], first)
-            self.loss += float((self._lost(levels, step.entries) * self.sizes[taken]).sum()) * self.price
+            self.loss += float((_lost(self.field, levels, step.entries) * self.sizes[taken]).sum()) * self.price
             self.steps.append(step)
         self.entries, self.sizes = rest, rest_sizes
         self.mean_cost = self._mean_costs()
         return True
-
-    def _lost(self, levels: np.ndarray, entries: np.ndarray) -> np.ndarray:
-        """What each distinct row loses at a vector of levels, in units of one price."""
-        at = self.field.at + levels * self.field.n_codes
-        return np.asarray(self.field.cost[at + self.field.codes[entries]].sum(axis=1))
 
     def _could_end(self, entries: np.ndarray, sizes: np.ndarray) -> bool:
         """Whether these rows could be released at the highest levels, or else suppressed."""

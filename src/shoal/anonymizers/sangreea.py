@@ -5,10 +5,11 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from shoal._kernels import sangreea as kernel
 from shoal._kernels import sangreea_tree
@@ -17,6 +18,7 @@ from shoal._kernels.sangreea_space import Space
 from shoal.anonymizers._base import Anonymizer, check_seed
 from shoal.clusters import Clustering, codes_of, measure_space, weights_of
 from shoal.errors import GuaranteeWarning, ShoalError
+from shoal.guards import membership, released_rows
 from shoal.networks import Network, cluster_graph, read_network, structural_loss, weigh_links
 from shoal.privacy import PrivacyModel
 from shoal.schema import Schema
@@ -50,7 +52,10 @@ class SaNGreeA(Anonymizer):
     alpha, beta : float
         See ``edges``.
     constraints : sequence of privacy models
-        A cluster grows on until it keeps them; what cannot be kept otherwise is merged.
+        A cluster that has k rows and breaks one takes in the cheapest row that brings it nearer, again and again: one
+        with a sensitive value that the cluster lacks where different values are counted, else one with a value that is
+        rarer in the cluster than in the table. Rows that are left over when no such row is left join the cheapest
+        cluster that takes them; what none takes is merged with as many as it needs.
     recoding : {"interval", "set", "representative", "mean", "sample"}
         What a group is released as: ranges and common ancestors; ranges and sets of values; the row nearest to the
         group's centre; means; a row drawn at random.
@@ -71,7 +76,8 @@ class SaNGreeA(Anonymizer):
     schema_ : Schema
         The schema in use.
     cluster_graph_ : ClusterGraph or None
-        With ``edges``: what is released of the network, the links within groups and between them.
+        With ``edges``: what is released of the network, the links of released rows within groups and between them. It
+        is also among the findings of a release.
     structural_loss_ : StructuralLoss or None
         With ``edges``: what that loses.
 
@@ -123,12 +129,11 @@ class SaNGreeA(Anonymizer):
         self.alpha = alpha
         self.beta = beta
 
-    _holds_rows = ("_codes", "_network")
+    _holds_rows = ("_codes", "edges")
 
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
         weights_of(table, self.weights)
         network = None if self.edges is None else read_network(self.edges, table.n_rows)
-        self._network = network
         links = None if network is None else weigh_links(network, self.alpha, self.beta, len(table.quasi))
         seeds = self._seeds(table.n_rows, network, guard.members)
         clustering = Clustering(table, smallest, weights=self.weights, guard=guard, seeds=seeds)
@@ -155,9 +160,33 @@ class SaNGreeA(Anonymizer):
 
     def _fit(self, frame: Any, y: Any) -> Table:
         table = super()._fit(frame, y)
-        self.cluster_graph_ = None if self._network is None else cluster_graph(self._network, self.labels_)
-        self.structural_loss_ = None if self.cluster_graph_ is None else structural_loss(self.cluster_graph_)
+        self.cluster_graph_ = self.structural_loss_ = None
+        if self.edges is not None:
+            member_of = membership(self.constraints)
+            members = None if member_of is None else released_rows(table, member_of)
+            self.cluster_graph_ = cluster_graph(read_network(self.edges, table.n_rows), self.labels_, members)
+            self.structural_loss_ = structural_loss(self.cluster_graph_)
         return table
+
+    def findings(self) -> dict[str, Any]:
+        """With ``edges``: the cluster graph of the released rows and the share of the structure that is lost."""
+        check_is_fitted(self, "labels_")
+        graph = self.cluster_graph_
+        if graph is None or self.structural_loss_ is None:
+            return {}
+        return {
+            "cluster sizes": graph.sizes.tolist(),
+            "links within clusters": graph.inner.tolist(),
+            "linked clusters": graph.pairs.tolist(),
+            "links between clusters": graph.between.tolist(),
+            "nsil": self.structural_loss_.nsil,
+        }
+
+    def forget_rows(self) -> Self:
+        """Drop the fitted rows and the network; the parameter ``edges`` is None from then on."""
+        super().forget_rows()
+        self.edges = None
+        return self
 
     def transform(self, X: Any) -> Any:
         """Put rows into the vocabulary of the fitted groups; see :meth:`Anonymizer.transform`."""
@@ -183,7 +212,7 @@ class SaNGreeA(Anonymizer):
         if self.weights is not None and not isinstance(self.weights, Mapping):
             raise ShoalError(f"weights maps names of attributes to numbers, and is not {self.weights!r}: give a dict.")
         is_row = isinstance(self.start, numbers.Integral) and not isinstance(self.start, bool)
-        if self.start not in ("first", "random") and not is_row:
+        if not is_row and not (isinstance(self.start, str) and self.start in ("first", "random")):
             raise ShoalError(f"start={self.start!r} is unknown: choose first, random, or the position of a row.")
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
