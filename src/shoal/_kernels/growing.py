@@ -10,6 +10,7 @@ import numpy as np
 
 from shoal._kernels import mondrian, rplus
 from shoal._kernels._jit import inner, jit
+from shoal._kernels.cutting import longer
 
 NO_CUT = np.int64(-1)
 
@@ -63,22 +64,12 @@ def grow(task, guard, ties, packed, starts, low, high):
                 n_leaves += 1
                 continue
             if depth + 2 > stack.shape[0]:
-                stack = _longer(stack)
+                stack = longer(stack)
             _push(stack, depth, middle, end, node, group_low, group_high)
             _push(stack, depth + 1, begin, middle, -1, group_low, group_high)
             depth += 2
     tree = (attribute[:n_nodes].copy(), cut_from[:n_nodes].copy(), cut_to[:n_nodes].copy(), right[:n_nodes].copy())
     return tree, leaf_start[:n_leaves].copy(), roots
-
-
-@inner
-def _longer(stack):
-    # Written out: an assignment of slices takes three seconds to compile, for the message of an error.
-    longer = np.empty((2 * stack.shape[0], stack.shape[1]), np.int64)
-    for i in range(stack.shape[0]):
-        for j in range(stack.shape[1]):
-            longer[i, j] = stack[i, j]
-    return longer
 
 
 @inner

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal._kernels._jit import inner, jit
+from shoal._kernels.cutting import longer
 from shoal._kernels.sangreea_space import MOST_BITS
 
 LEAF_ROWS = 16
@@ -83,7 +84,7 @@ def _cut_all(space, codes, rows):
         box = n_boxes
         n_boxes += 1
         if n_boxes > shape.shape[0]:
-            shape = _longer(shape)
+            shape = longer(shape)
         if above >= 0 and box != above + 1:
             shape[above, 3] = box
         shape[box, 0], shape[box, 1], shape[box, 2], shape[box, 3] = start, stop, above, -1
@@ -91,20 +92,11 @@ def _cut_all(space, codes, rows):
             continue
         middle = _cut(space, codes, order, spare, start, stop)
         if depth + 2 > stack.shape[0]:
-            stack = _longer(stack)
+            stack = longer(stack)
         stack[depth, 0], stack[depth, 1], stack[depth, 2] = middle, stop, box
         stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = start, middle, box
         depth += 2
     return order, shape[:n_boxes]
-
-
-@inner
-def _longer(array):
-    longer = np.empty((2 * array.shape[0], array.shape[1]), np.int64)
-    for i in range(array.shape[0]):
-        for j in range(array.shape[1]):
-            longer[i, j] = array[i, j]
-    return longer
 
 
 @inner
