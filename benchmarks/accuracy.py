@@ -2,7 +2,7 @@
 
 UCI Adult, 12 quasi-identifiers; 40 % of the rows are released and trained on, 20 % are the test, as in the paper.
 ``python accuracy.py rf 10,100 0,1`` measures a forest at two k on two splits; without arguments it is three models, six
-k and five splits, which takes an hour or two, so `make bench` leaves it out. What was measured is kept in ``accuracy.jsonl``
+k and five splits, which takes two hours, so `make bench` leaves it out. What was measured is kept in ``accuracy.jsonl``
 beside this file, and not measured again.
 """
 

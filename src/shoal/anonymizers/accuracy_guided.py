@@ -112,7 +112,7 @@ class AccuracyGuided(Anonymizer):
 
     A decision tree learns what a model says of each row; its leaves, each of at least k rows, are the groups. By
     default it learns the model's out-of-fold logits, blended with the attributes themselves, and how much of each is
-    found by trying: anonymize a part of the rows, retrain the model on it, score it on the others. A model that is
+    found by trying: release the rows, retrain the model on that, score it on the rows as they were. A model that is
     trained on the release takes new data as they are.
 
     Parameters
@@ -129,8 +129,8 @@ class AccuracyGuided(Anonymizer):
     guide : {"auto", "hard", "soft", "mondrian"} or float
         What the tree learns. ``"hard"``: the predicted classes, as published (or ``y`` itself, without a model).
         ``"soft"``: logits. A number from 0 to 1: logits blended with the attributes, whose share is the rest.
-        ``"mondrian"``: no tree, but Mondrian's cuts. ``"auto"``: one of these, chosen by cross-validation where the
-        model can be retrained, else a blend of 0.7.
+        ``"mondrian"``: no tree, but Mondrian's cuts. ``"auto"``: one of these, chosen by retraining the model where
+        that can be done, else a blend of 0.7.
     second_opinion : bool
         Average the logits of a model that is retrained with those of a gradient boosting, which make up for where it
         errs: on Adult a forest then gains 0.2 points of accuracy, the mean over five k from 10 to 1,000.
@@ -393,7 +393,7 @@ class AccuracyGuided(Anonymizer):
             ) from None
 
     def _search(self, job: Job, given: ModelInput, guide: Guide, y: np.ndarray) -> Plan:
-        """Try every candidate on parts of the rows, and take the one whose models score best on the others."""
+        """Try candidates, and take the one whose release makes the best model."""
         regression = guide.classes is None
         hard = self._hard_guide(given, y, regression)
         codes = y if guide.classes is None else guide.classes
