@@ -390,9 +390,9 @@ def test_the_verdict_says_no_more_than_the_interval(low, high, score, words):
     ("before", "after", "baseline", "rest"),
     [
         (0.79, 0.79, 0.78, ""),
-        (0.76, 0.76, 0.78, " But the model trained on raw rows is hardly better than one that always says the most "
-         "frequent class: there was little to lose."),
-        (0.79, 0.75, 0.78, " It is hardly better than one that always says the most frequent class."),
+        (0.76, 0.76, 0.78, " But the model trained on raw rows is not clearly better than one that always says "
+         "the most frequent class: little could be lost."),
+        (0.79, 0.75, 0.78, " It is not clearly better than one that always says the most frequent class."),
     ],
 )  # fmt: skip
 def test_the_verdict_says_when_there_was_little_to_lose(before, after, baseline, rest):

@@ -237,7 +237,7 @@ class Evaluation:
             doubt += ", which reaches beyond the limit: more seeds would tell"
         said = f"{who}: k = {one.k:,} {cost} of {self.score} ({doubt})."
         if not one.learned:
-            said += f" But on raw rows it is hardly better than {self.without_model}: there was little to lose."
+            said += f" But on raw rows it is not clearly better than {self.without_model}: little could be lost."
         return said
 
     def _facts(self, limit: float) -> dict[str, Any]:

@@ -400,15 +400,15 @@ OTHER_SCORES = {
 
 
 def verdict(found: Comparison) -> str:
-    """What the comparison says, in a careful sentence, and in a second one if there was little to lose."""
+    """What the comparison says, in a careful sentence, and in a second one if little could be lost."""
     if math.isnan(found.change.value):
         return "The rows to compare on all have the same target: what was lost cannot be told from them."
     said = _verdict_on_change(found)
     without = "one that always says " + ("the most frequent class" if found.task == "classification" else "the mean")
     if found.before.low <= found.baseline:
-        return f"{said} But the model trained on raw rows is hardly better than {without}: there was little to lose."
+        return f"{said} But the model trained on raw rows is not clearly better than {without}: little could be lost."
     if found.after.low <= found.baseline:
-        return f"{said} It is hardly better than {without}."
+        return f"{said} It is not clearly better than {without}."
     return said
 
 
