@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from shoal import frames
 from shoal._kernels.guard import Guard
 from shoal.errors import DataError, GuaranteeError, ShoalError
-from shoal.growth import Cuts, settle
+from shoal.growth import Cuts, asked_of, settle
 from shoal.guards import largest_k, make_guard, membership, released_rows
 from shoal.guides import guide_from_values, read_labels
 from shoal.models import read_target
@@ -157,8 +157,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         frame = self._open(X, reset=False)
         job = self._make_job(frame)
         codes = [encode_like(frame[column.name], column, unseen="last") for column in self._columns]
-        guard = job.guard if len(job.guard.rules.model) else None
-        labels = settle(self._cuts_in_use(), self._place(np.column_stack(codes)), job.smallest, guard)
+        placed = self._place(np.column_stack(codes))
+        labels = settle(self._cuts_in_use(), placed, job.smallest, asked_of(job.guard))
         labels, groups = self._recode(job, labels, self._classes_of(job, y))
         return release_frame(frame, self.schema_, groups, labels), job.table, labels
 

@@ -11,6 +11,7 @@ from shoal._kernels import groups as grouping
 from shoal._kernels import privacy
 from shoal._kernels.flash_local import Field, Space
 from shoal._kernels.guard import Guard, rows_hold
+from shoal.growth import asked_of
 from shoal.lattice import Ladder, Verdict, make_ladders
 from shoal.partition import Nodes, pack_rows
 from shoal.table import Column, Table
@@ -66,7 +67,7 @@ class FullDomain:
 
     def __init__(self, table: Table, guard: Guard, smallest: int, loss: str) -> None:
         self.table, self.loss = table, loss
-        self.guard = guard if len(guard.rules.model) else None
+        self.guard = asked_of(guard)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         self.smallest = smallest if len(guard.members) == 0 else 0
         self.shrinking, self.closed = _monotone(guard)

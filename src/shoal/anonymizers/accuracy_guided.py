@@ -44,7 +44,7 @@ from shoal.binned_trees import (
     place_rows,
 )
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
-from shoal.growth import Cuts, count_threads
+from shoal.growth import Cuts, asked_of, count_threads
 from shoal.guides import (
     MOST_CLASSES,
     Guide,
@@ -485,8 +485,9 @@ class AccuracyGuided(Anonymizer):
         likeness = None
         if isinstance(plan.choice, float) and plan.choice < 1:
             likeness = make_likeness(binning, table.quasi, response, plan.choice)
-        asks = guard if len(guard.rules.model) else None
-        cuts, labels = grow_tree(binning, bins, response, smallest, guard=asks, likeness=likeness, n_threads=n_threads)
+        cuts, labels = grow_tree(
+            binning, bins, response, smallest, guard=asked_of(guard), likeness=likeness, n_threads=n_threads
+        )
         return Grouping(labels, cuts, partial(_find_leaves, cuts, binning))
 
     def _cuts_in_use(self) -> Cuts:
