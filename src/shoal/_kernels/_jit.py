@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def jit(function: Function) -> Function:
     """Compile a kernel that Python calls."""
-    return _compile(function)
+    return _compile(function, no_cfunc_wrapper=True)
 
 
 def inner(function: Function) -> Function:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal._kernels._jit import jit
+from shoal._kernels._jit import inner, jit
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
@@ -95,7 +95,7 @@ def group_rows(rows):
     return labels, first[:n_groups].copy()
 
 
-@jit
+@inner
 def _spread(hashes, n_groups, capacity):
     slots = np.full(capacity, -1, np.int32)
     for group in range(n_groups):

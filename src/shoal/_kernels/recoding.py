@@ -111,7 +111,7 @@ def nearest_rows(codes, order, starts, center, geometry):
     return chosen
 
 
-@jit
+@inner
 def _distance(codes, row, center, geometry):
     total = 0.0
     for j in range(codes.shape[1]):
@@ -126,7 +126,7 @@ def _distance(codes, row, center, geometry):
     return total
 
 
-@jit
+@inner
 def _lower(codes, a, b):
     for j in range(codes.shape[1]):
         if codes[a, j] != codes[b, j]:
@@ -143,6 +143,8 @@ def medoids(codes, order, starts, geometry, spread):
     """
     n_groups = starts.shape[0] - 1
     chosen = np.empty(n_groups, np.int64)
+    most_codes = geometry.n_values.max()
+    histogram, far = np.zeros(most_codes, np.int64), np.empty(most_codes)
     for g in range(n_groups):
         size = starts[g + 1] - starts[g]
         total = np.zeros(size)
@@ -152,14 +154,14 @@ def medoids(codes, order, starts, geometry, spread):
                 values[i] = codes[order[starts[g] + i], j]
             if spread is None:
                 if geometry.form[j] == LINE:
-                    _add_line_distances(values, geometry, j, total)
+                    _add_line_distances(values, geometry, j, far, total)
                 else:
-                    _add_unequal(values, geometry.weight[j], total)
+                    _add_unequal(values, geometry.weight[j], histogram, total)
             elif spread[j] > 0.0:
                 if geometry.form[j] == LINE:
                     _add_squared_distances(values, geometry, j, spread[j], total)
                 else:
-                    _add_unequal(values, geometry.weight[j] / spread[j], total)
+                    _add_unequal(values, geometry.weight[j] / spread[j], histogram, total)
         best = 0
         for i in range(1, size):
             tied = total[i] == total[best]
@@ -170,32 +172,44 @@ def medoids(codes, order, starts, geometry, spread):
 
 
 @inner
-def _add_line_distances(values, geometry, j, total):
-    """Add to each row's total its distances to the others on a line; the missing value is at distance 1 from all."""
+def _in_order(values):
+    ordered = values.copy()
+    ordered.sort()
+    return ordered
+
+
+@inner
+def _add_line_distances(values, geometry, j, far, total):
+    """Add to each row's total its distances to the others on a line; the missing value is at distance 1 from all.
+
+    ``far`` is space for a number for each code.
+    """
     at, weight = geometry.position_at[j], geometry.weight[j]
     step = weight * geometry.scale[j]
-    by_value = np.argsort(values)
+    ordered = _in_order(values)
     n = values.shape[0]
     present = n
-    while present > 0 and values[by_value[present - 1]] == geometry.missing[j]:
+    while present > 0 and ordered[present - 1] == geometry.missing[j]:
         present -= 1
     whole = 0.0
     for r in range(present):
-        whole += geometry.position[at + values[by_value[r]]]
+        whole += geometry.position[at + ordered[r]]
     below, r = 0.0, 0
     while r < present:
-        position = geometry.position[at + values[by_value[r]]]
-        end = r
-        while end < present and values[by_value[end]] == values[by_value[r]]:
-            end += 1
+        code = ordered[r]
+        position = geometry.position[at + code]
         # Those below add position - theirs, those above theirs - position; equal ones add nothing either way.
         distance = (r * position - below) + (whole - below - (present - r) * position)
-        for tie in range(r, end):
-            total[by_value[tie]] += step * distance + weight * (n - present)
+        far[code] = step * distance + weight * (n - present)
+        end = r
+        while end < present and ordered[end] == code:
+            end += 1
         below += (end - r) * position
         r = end
-    for r in range(present, n):
-        total[by_value[r]] += weight * present
+    if present < n:
+        far[ordered[present]] = weight * present
+    for i in range(n):
+        total[i] += far[values[i]]
 
 
 @inner
@@ -206,7 +220,7 @@ def _add_squared_distances(values, geometry, j, spread, total):
     """
     at, weight, missing = geometry.position_at[j], geometry.weight[j], geometry.missing[j]
     # Summed in order, so that the sums do not depend on the order of the rows.
-    ordered = np.sort(values)
+    ordered = _in_order(values)
     n = values.shape[0]
     present, mean, squares = 0, 0.0, 0.0
     while present < n and ordered[present] != missing:
@@ -224,18 +238,15 @@ def _add_squared_distances(values, geometry, j, spread, total):
 
 
 @inner
-def _add_unequal(values, weight, total):
-    """Add to each row's total how many others have another value."""
-    by_value = np.argsort(values)
+def _add_unequal(values, weight, histogram, total):
+    """Add to each row's total how many others have another value; the histogram is all zero before and after."""
     n = values.shape[0]
-    r = 0
-    while r < n:
-        end = r
-        while end < n and values[by_value[end]] == values[by_value[r]]:
-            end += 1
-        for tie in range(r, end):
-            total[by_value[tie]] += weight * (n - (end - r))
-        r = end
+    for i in range(n):
+        histogram[values[i]] += 1
+    for i in range(n):
+        total[i] += weight * (n - histogram[values[i]])
+    for i in range(n):
+        histogram[values[i]] = 0
 
 
 @jit
@@ -257,7 +268,7 @@ def nearest_to_median(codes, order, starts, eligible, geometry):
             if geometry.form[j] == LINE:
                 _add_line_squares(values, geometry, j, distance)
             else:
-                _add_one_hot_squares(values, np.sort(values), geometry.weight[j], distance)
+                _add_one_hot_squares(values, _in_order(values), geometry.weight[j], distance)
         best = -1
         for i in range(size):
             row = order[starts[g] + i]
@@ -274,7 +285,7 @@ def nearest_to_median(codes, order, starts, eligible, geometry):
 def _add_line_squares(values, geometry, j, distance):
     """Squared distances to the median position of those present; being missing is a column of its own."""
     at, weight = geometry.position_at[j], geometry.weight[j]
-    ordered = np.sort(values)
+    ordered = _in_order(values)
     n = values.shape[0]
     present = n
     while present > 0 and ordered[present - 1] == geometry.missing[j]:
