@@ -37,7 +37,7 @@ class Guide(NamedTuple):
     outputs: np.ndarray | None
     """float64 (n, m): numbers to learn; None where only classes are known."""
     classes: np.ndarray | None
-    """int64 (n,): the class of each row; None where numbers are predicted."""
+    """int32 (n,): the class of each row; None where numbers are predicted."""
     n_classes: int
 
     def take(self, rows: np.ndarray) -> Guide:
@@ -125,15 +125,20 @@ def guide_from_values(values: np.ndarray, *, regression: bool) -> Guide:
     if values.ndim == 2:
         values = values.astype(float)
         if not regression and _are_probabilities(values):
-            return Guide(logits(values), values.argmax(axis=1), values.shape[1])
+            return Guide(logits(values), _winners(values), values.shape[1])
         return Guide(values, None, 0)
     fractions = values.dtype.kind == "f" and (values != np.rint(values)).any()
     if fractions and not regression and values.min() >= 0 and values.max() <= 1:
-        return Guide(logits(np.column_stack([1 - values, values])), (values > 0.5).astype(np.int64), 2)
+        return Guide(logits(np.column_stack([1 - values, values])), (values > 0.5).astype(np.int32), 2)
     if regression or fractions:
         return Guide(values.astype(float).reshape(-1, 1), None, 0)
     names, codes = np.unique(values, return_inverse=True)
-    return Guide(None, codes.astype(np.int64), len(names))
+    return Guide(None, codes.astype(np.int32), len(names))
+
+
+def _winners(scores: np.ndarray) -> np.ndarray:
+    """The class with the highest score of each row."""
+    return scores.argmax(axis=1).astype(np.int32)
 
 
 def labels_to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarray | None:
@@ -247,12 +252,12 @@ def _soft_outputs(model: Any, seen: Any, said_by: str) -> Guide | None:
         probabilities = read_labels(model.predict_proba(seen), len(seen), said_by).astype(float)
         if probabilities.ndim == 1:
             probabilities = np.column_stack([1 - probabilities, probabilities])
-        return Guide(logits(probabilities), probabilities.argmax(axis=1), probabilities.shape[1])
+        return Guide(logits(probabilities), _winners(probabilities), probabilities.shape[1])
     if hasattr(model, "decision_function"):
         scores = read_labels(model.decision_function(seen), len(seen), said_by).astype(float)
         if scores.ndim == 1:
-            return Guide(scores.reshape(-1, 1), (scores > 0).astype(np.int64), 2)
-        return Guide(scores - scores.mean(axis=1, keepdims=True), scores.argmax(axis=1), scores.shape[1])
+            return Guide(scores.reshape(-1, 1), (scores > 0).astype(np.int32), 2)
+        return Guide(scores - scores.mean(axis=1, keepdims=True), _winners(scores), scores.shape[1])
     return None
 
 
@@ -298,7 +303,7 @@ def guide_out_of_fold(
     jobs = [(*model, *split) for model in models for split in splits]
     answers: list[np.ndarray] = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(ask)(*job) for job in jobs)
     said = [_in_order(answers[i : i + folds], splits, len(y)) for i in range(0, len(answers), folds)]
-    return Guide(_average(said), None if regression else codes.astype(np.int64), len(names))
+    return Guide(_average(said), None if regression else codes.astype(np.int32), len(names))
 
 
 def _in_order(answers: Sequence[np.ndarray], splits: Sequence[tuple[Rows, Rows]], n_rows: int) -> np.ndarray:

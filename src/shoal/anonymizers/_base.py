@@ -209,7 +209,10 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         job = self._make_job(frame)
         target = self._look_at_target(job, y)
         labels = self._partition(job.table, job.guard, job.smallest, target)
-        self.labels_, self._groups = self._recode(job, labels, self._classes_of(job, y, target))
+        classes = self._classes_of(job, y, target)
+        # What the partition was told of each row takes memory that recoding needs.
+        del target
+        self.labels_, self._groups = self._recode(job, labels, classes)
         self._reach = bounds(job.table, self.labels_) if (self.labels_ < 0).any() else None
         self._columns = [replace(column, codes=column.codes[:0]) for column in job.table.quasi]
         return job.table
@@ -240,7 +243,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         values = read_labels(read_target(job.frame, self.schema_) if y is None else y, job.table.n_rows)
         if values.ndim == 2:
-            return values.argmax(axis=1)
+            return values.argmax(axis=1).astype(np.int32)
         classes = guide_from_values(values, regression=False).classes
         return np.unique(values, return_inverse=True)[1] if classes is None else classes
 

@@ -273,7 +273,7 @@ class AccuracyGuided(Anonymizer):
             )
         if asked == "auto" and are_alike(known) and (self.model is None or needs_training(self.model)):
             # There is nothing to follow; what can be kept is the attributes.
-            return Plan(Guide(np.zeros((job.table.n_rows, 1)), np.zeros(job.table.n_rows, np.int64), 1), "mondrian")
+            return Plan(Guide(np.zeros((job.table.n_rows, 1)), np.zeros(job.table.n_rows, np.int32), 1), "mondrian")
         if asked == "hard":
             return Plan(self._hard_guide(given, known, regression), asked)
         labels = labels_to_learn_from(known, regression)
