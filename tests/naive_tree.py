@@ -71,7 +71,7 @@ def grow(problem, *, growth=DEPTH_FIRST, most_leaves=math.inf, most_depth=math.i
 def urgency(node, growth):
     """The lower the sooner; among equals the node that was found first."""
     if growth == DEPTH_FIRST:
-        return -node.number, 0
+        return -(node.number + 2 * (node.number % 2)), 0  # left children have odd numbers, and come first
     if growth == BREADTH_FIRST:
         return node.number, 0
     return -node.cut[0], node.number

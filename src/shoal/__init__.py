@@ -27,6 +27,8 @@ _HOMES = {
     "Flash": "anonymizers.flash",
     "HilbertCurve": "anonymizers.hilbert",
     "RPlusTree": "anonymizers.rplus",
+    "PrivacyTreeClassifier": "trees.tree",
+    "PrivacyTreeRegressor": "trees.tree",
     "anonymize": "release",
     "check": "release",
     "Release": "release",

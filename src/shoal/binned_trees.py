@@ -20,7 +20,10 @@ from shoal._kernels.tree_data import (
     SQUARES,
     SUBSET,
     Attributes,
+    Bounds,
+    Draw,
     Likeness,
+    Limits,
     Samples,
     Task,
     make_scratch,
@@ -60,10 +63,14 @@ def learn_numbers(outputs: np.ndarray) -> Response:
     """Numbers to learn (n, m): scaled together, so that the one that varies most varies by one unit."""
     outputs = np.asarray(outputs, float).reshape(len(outputs), -1)
     centered = outputs - outputs.mean(axis=0)
-    scale = float(np.sqrt((centered**2).mean(axis=0).max(initial=0.0)))
     largest = np.iinfo(np.int32).max
-    fixed = np.clip(np.rint(centered / (scale or 1.0) * FIXED_POINT), -largest, largest).astype(np.int32)
+    fixed = np.clip(np.rint(centered / unit_of(outputs)), -largest, largest).astype(np.int32)
     return Response(fixed, SQUARES, 0)
+
+
+def unit_of(outputs: np.ndarray) -> float:
+    """What one unit of the fixed-point numbers stands for that a tree learns in place of these (n, m)."""
+    return (float(outputs.std(axis=0).max(initial=0.0)) or 1.0) / FIXED_POINT
 
 
 def learn_classes(codes: np.ndarray, n_classes: int, criterion: str) -> Response:
@@ -224,25 +231,14 @@ def grow_tree(
     n_threads : int
         One where the number of leaves is limited, because then every cut depends on the others.
     """
-    samples = _lay_samples(bins, response, weight)
-    slots = (1 if weight is None else 2) + (response.n_classes or response.guide.shape[1])
+    samples = _lay_samples(bins, response, fixed_weight(weight))
     limited = most_leaves is not None or most_depth is not None
+    n = len(binning.lookups)
 
     def own(leaves: int) -> tuple[Task, Guard | None]:
-        scratch = make_scratch(0 if likeness is None else len(bins), binning.attributes, slots)
-        task = Task(
-            samples,
-            binning.attributes,
-            likeness or _ALONE,
-            likeness is not None,
-            response.criterion,
-            response.n_classes,
-            smallest,
-            growth,
-            leaves,
-            NO_LIMIT if most_depth is None else most_depth,
-            scratch,
-        )
+        depth = NO_LIMIT if most_depth is None else most_depth
+        bounds = Bounds(smallest, 0, 2, 0.0, leaves, depth)
+        task = _make_task(binning.attributes, samples, response, likeness, growth, bounds, no_limits(n), look_at_all(n))
         return task, None if guard is None else with_scratch(guard)
 
     def grow(part: Part) -> tuple[Cuts, np.ndarray]:
@@ -255,6 +251,70 @@ def grow_tree(
 
     cuts, leaf_starts = grow_in_threads(Part(0, len(bins)), grow, cut_once, 1 if limited else n_threads)
     return cuts, _labels(samples.order, leaf_starts)
+
+
+class Grown(NamedTuple):
+    """A tree, and the rows that it was grown on, in the order of its leaves."""
+
+    nodes: np.ndarray
+    """int32 (nodes, 7), as the kernel names the columns."""
+    side: np.ndarray
+    """uint64 (nodes, 4): the bins that go left, a bit each."""
+    samples: Samples
+
+
+def grow_nodes(
+    attributes: Attributes,
+    bins: np.ndarray,
+    response: Response,
+    weight: np.ndarray,
+    *,
+    growth: int,
+    bounds: Bounds,
+    limits: Limits,
+    draw: Draw,
+) -> Grown:
+    """Grow a tree by itself: rows are used up, and ``weight`` is in fixed point (:func:`fixed_weight`)."""
+    samples = _lay_samples(bins, response, weight)
+    task = _make_task(attributes, samples, response, None, growth, bounds, limits, draw)
+    nodes, side, n_nodes = kernel.grow(task, None, 0, len(bins))
+    return Grown(nodes[:n_nodes].copy(), side[:n_nodes].copy(), samples)
+
+
+def _make_task(
+    attributes: Attributes,
+    samples: Samples,
+    response: Response,
+    likeness: Likeness | None,
+    growth: int,
+    bounds: Bounds,
+    limits: Limits,
+    draw: Draw,
+) -> Task:
+    slots = (2 if len(samples.weight) else 1) + (response.n_classes or response.guide.shape[1])
+    return Task(
+        samples,
+        attributes,
+        likeness or _ALONE,
+        likeness is not None,
+        response.criterion,
+        response.n_classes,
+        growth,
+        bounds,
+        limits,
+        draw,
+        make_scratch(0 if likeness is None else len(samples.bins), attributes, slots),
+    )
+
+
+def no_limits(n: int) -> Limits:
+    """Every attribute may be cut anywhere."""
+    return Limits(False, np.ones(n), np.zeros(n, np.int64), False, np.full(n, np.inf), 0.0)
+
+
+def look_at_all(n: int) -> Draw:
+    """Every attribute is looked at in every node."""
+    return Draw(n, np.ones(1, np.uint64), np.arange(n))
 
 
 def _cuts(nodes: np.ndarray, side: np.ndarray) -> tuple[Cuts, np.ndarray]:
@@ -276,19 +336,19 @@ def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:
     return labels
 
 
-def _lay_samples(bins: np.ndarray, response: Response, weight: np.ndarray | None) -> Samples:
+def _lay_samples(bins: np.ndarray, response: Response, weight: np.ndarray) -> Samples:
     order = np.arange(len(bins), dtype=np.int32 if len(bins) < 1 << 31 else np.int64)
-    return Samples(bins, bins.view(np.uint64), response.guide, _fixed_weight(weight), order)
+    return Samples(bins, bins.view(np.uint64), response.guide, weight, order)
 
 
-def _fixed_weight(weight: np.ndarray | None) -> np.ndarray:
-    """Whole weights as they are, others as multiples of a part of the largest one."""
+def fixed_weight(weight: np.ndarray | None, units: int = FIXED_WEIGHT) -> np.ndarray:
+    """Whole weights as they are, others as multiples of a part of the largest one; of length 0 if all weigh 1."""
     if weight is None:
         return np.empty(0, np.int64)
     weight = np.asarray(weight, float)
     if (weight == np.rint(weight)).all() and weight.min(initial=1.0) >= 1:
         return weight.astype(np.int64)
-    return np.maximum(np.rint(weight / weight.max() * FIXED_WEIGHT), 1).astype(np.int64)
+    return np.maximum(np.rint(weight / weight.max() * units), 1).astype(np.int64)
 
 
 def _labels(order: np.ndarray, leaf_starts: np.ndarray) -> np.ndarray:

@@ -31,6 +31,14 @@ def inner(function: Function) -> Function:
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def merged(function: Function) -> Function:
+    """Compile a part of a kernel into the one place that calls it.
+
+    For parts that are called often and are handed many arrays: a call counts a reference to each of them, and back.
+    """
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+
 def _compile(function: Function, **options: bool) -> Function:
     compiler: Any = numba.njit
     try:

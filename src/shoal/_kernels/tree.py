@@ -10,11 +10,11 @@ import heapq
 
 import numpy as np
 
-from shoal._kernels._jit import inner, jit
+from shoal._kernels._jit import inner, jit, merged
 from shoal._kernels.guard import guard_holds
 from shoal._kernels.tree_counts import clear, fill, settled
 from shoal._kernels.tree_data import (
-    BREADTH_FIRST,
+    BEST_FIRST,
     DEPTH_FIRST,
     MOST_BINS,
     MOST_TRIES,
@@ -22,7 +22,7 @@ from shoal._kernels.tree_data import (
     ORDERED,
     weight_slot,
 )
-from shoal._kernels.tree_scores import find_cuts, lay_sequence, unsplit_score
+from shoal._kernels.tree_scores import find_cuts, lay_sequence, pure_score, unsplit_score
 
 SIDE_WORDS = MOST_BINS // 64
 LEAF = np.int64(-1)
@@ -42,37 +42,52 @@ def grow(task, guard, start, stop):
     nodes[0, BEGIN], nodes[0, END], nodes[0, DEPTH] = start, stop, 0
     heap = [(0.0, np.int64(0))]
     heap.pop()
-    n_opened, n_nodes, n_leaves = 0, 1, 1
-    while n_leaves < task.most_leaves:
-        for node in range(n_opened, n_nodes):
-            if nodes[node, DEPTH] < task.most_depth:
-                j, middle, gain = _cut(
-                    task, guard, np.int64(nodes[node, BEGIN]), np.int64(nodes[node, END]), side[node]
-                )
-                nodes[node, ATTRIBUTE], nodes[node, MIDDLE] = j, middle
-                if j >= 0:
-                    heapq.heappush(heap, (_priority(task.growth, node, gain), np.int64(node)))
-        n_opened = n_nodes
-        if len(heap) == 0:
-            break
-        _, node = heapq.heappop(heap)
-        if n_nodes + 2 > nodes.shape[0]:
-            nodes, side = _longer(nodes, n_nodes, -1), _longer(side, n_nodes, 0)
-        nodes[node, LEFT], nodes[node, RIGHT] = n_nodes, n_nodes + 1
-        nodes[n_nodes, BEGIN], nodes[n_nodes, END] = nodes[node, BEGIN], nodes[node, MIDDLE]
-        nodes[n_nodes + 1, BEGIN], nodes[n_nodes + 1, END] = nodes[node, MIDDLE], nodes[node, END]
-        nodes[n_nodes, DEPTH] = nodes[n_nodes + 1, DEPTH] = nodes[node, DEPTH] + 1
-        n_nodes += 2
-        n_leaves += 1
+    n_nodes, n_leaves, n_visited = 1, 1, 0
+    best_first = task.growth == BEST_FIRST
+    # Nodes to be looked at: the next one, or, to find the best of all, both that were made last.
+    begin, end = np.int64(0), np.int64(1)
+    while n_leaves < task.bounds.most_leaves:
+        for node in range(begin, end):
+            gain = _cut(task, guard, nodes, side, node, n_visited)
+            n_visited += 1
+            if best_first and nodes[node, ATTRIBUTE] >= 0:
+                heapq.heappush(heap, (-gain, np.int64(node)))
+        node = begin
+        if best_first:
+            if len(heap) == 0:
+                break
+            _, node = heapq.heappop(heap)
+        if nodes[node, ATTRIBUTE] >= 0:
+            if n_nodes + 2 > nodes.shape[0]:
+                nodes, side = _longer(nodes, n_nodes, -1), _longer(side, n_nodes, 0)
+            _part(nodes, node, n_nodes)
+            if not best_first:
+                for child in range(n_nodes, n_nodes + 2):
+                    heapq.heappush(heap, (_priority(task.growth, child), np.int64(child)))
+            begin, end = np.int64(n_nodes), np.int64(n_nodes + 2)
+            n_nodes += 2
+            n_leaves += 1
+        if not best_first:
+            if len(heap) == 0:
+                break
+            _, begin = heapq.heappop(heap)
+            end = begin + 1
     return nodes, side, n_nodes
 
 
 @inner
-def _priority(growth, node, gain):
-    """What is cut next has the lowest."""
-    if growth == DEPTH_FIRST:
-        return -float(node)
-    return float(node) if growth == BREADTH_FIRST else -gain
+def _part(nodes, node, first):
+    """Make two children of a node that was cut, of which the first has this number."""
+    nodes[node, LEFT], nodes[node, RIGHT] = first, first + 1
+    nodes[first, BEGIN], nodes[first, END] = nodes[node, BEGIN], nodes[node, MIDDLE]
+    nodes[first + 1, BEGIN], nodes[first + 1, END] = nodes[node, MIDDLE], nodes[node, END]
+    nodes[first, DEPTH] = nodes[first + 1, DEPTH] = nodes[node, DEPTH] + 1
+
+
+@inner
+def _priority(growth, node):
+    """What is looked at next has the lowest. Left children have odd numbers, and each is followed by its sibling."""
+    return -float(node + 2 * (node & 1)) if growth == DEPTH_FIRST else float(node)
 
 
 @inner
@@ -85,29 +100,42 @@ def _longer(rows, n, fill):
     return longer
 
 
-@inner
-def _cut(task, guard, start, stop, side):
-    """Make the best admissible cut of one node: (attribute, first row of the right part, gain); LEAF if there is none.
+@merged
+def _cut(task, guard, nodes, side, node, n_visited):
+    """Make the best admissible cut of a node, and write it there: its attribute and where the right part begins.
 
-    ``side`` is set to the bins that go left. Ties go to the first attribute and the lowest bins.
+    ``side`` is set to the bins that go left. Ties go to the first attribute and the lowest bins. Returns what the cut
+    gains; where there is none the node stays a leaf.
     """
-    if stop - start < 2 * task.smallest:
-        return LEAF, np.int64(stop), 0.0
-    fill(task, start, stop)
-    found, middle, gain = LEAF, np.int64(stop), 0.0
-    if not settled(task, start, stop):
+    start, stop = np.int64(nodes[node, BEGIN]), np.int64(nodes[node, END])
+    depth = np.int64(nodes[node, DEPTH])
+    too_few = stop - start < max(2 * task.bounds.smallest, task.bounds.least_cut)
+    if too_few or depth >= task.bounds.most_depth or settled(task, start, stop):
+        return 0.0
+    gain = 0.0
+    if fill(task, start, stop, n_visited if task.limits.visits else depth):
         tries = 1 if guard is None else MOST_TRIES
         find_cuts(task, start, stop, tries)
-        found, middle, gain = _make_best_cut(task, guard, start, stop, tries, side)
+        j, middle, gain = _make_best_cut(task, guard, start, stop, tries, side[node])
+        nodes[node, ATTRIBUTE], nodes[node, MIDDLE] = j, middle
+        if j >= 0:
+            limits = task.limits
+            limits.budget[j] -= limits.row_cost * (stop - start) if limits.row_cost > 0.0 else 1.0
     clear(task)
-    return found, middle, gain
+    return gain
 
 
-@inner
+@merged
 def _make_best_cut(task, guard, start, stop, tries, side):
     """Cut at the best place that the guard allows."""
-    scratch = task.scratch
+    scratch, penalty = task.scratch, task.limits.penalty
     before = unsplit_score(task)
+    pure = pure_score(task, start, stop) if task.limits.penalised else 0.0
+    if task.limits.penalised:
+        for j in range(scratch.score.shape[0]):
+            for r in range(tries):
+                # What a cut leaves unexplained counts so many times.
+                scratch.score[j, r] = pure - penalty[j] * (pure - scratch.score[j, r])
     for _ in range(scratch.score.shape[0] * tries):
         best, rank = -1, 0
         for j in range(scratch.score.shape[0]):
@@ -116,18 +144,24 @@ def _make_best_cut(task, guard, start, stop, tries, side):
                     best, rank = j, r
         if best < 0:
             break
+        score = scratch.score[best, rank]
+        if task.limits.penalised:
+            score = pure - (pure - score) / penalty[best]
+        gain = max(score - before, 0.0)
+        if gain < task.bounds.least_gain:
+            break
         _choose_side(task, best, scratch.variant[best, rank], scratch.length[best, rank], side)
         middle = _partition(task.samples, start, stop, best, side)
         if guard is None or (
             guard_holds(guard, task.samples.order, start, middle)
             and guard_holds(guard, task.samples.order, middle, stop)
         ):
-            return np.int64(best), middle, max(scratch.score[best, rank] - before, 0.0)
+            return np.int64(best), middle, gain
         scratch.score[best, rank] = -np.inf
     return LEAF, np.int64(stop), 0.0
 
 
-@inner
+@merged
 def _choose_side(task, j, variant, length, side):
     """Set the bits of the bins that go left.
 

@@ -8,16 +8,75 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal._kernels._jit import inner
+from shoal._kernels._jit import inner, merged
 from shoal._kernels.tree_data import SQUARES, weight_slot
 
 FEW_ROWS = 64
 """Nodes of fewer rows list the bins that occur instead of walking through all bins."""
 
 
+@merged
+def fill(task, start, stop, level):
+    """Fill the histograms of attributes that may be cut at this level; False if none has more than one value here.
+
+    Of all attributes, or of as many as are to be drawn; where all of these have but one value, others are drawn until
+    one has more.
+    """
+    n_occurring, draw = task.scratch.n_occurring, task.draw
+    n = n_occurring.shape[0]
+    if draw.n_tried >= n and not _is_any_barred(task.limits, level):
+        _fill_all(task, start, stop)
+        _sum_up(task, 0)
+        return True
+    counted, useful = -1, False
+    for j in range(n):
+        n_occurring[j] = 0
+    for turn in range(n):
+        if turn >= draw.n_tried and useful:
+            break
+        j = _draw(draw, turn) if draw.n_tried < n else turn
+        if _is_barred(task.limits, j, level):
+            continue
+        _fill_one(task, start, stop, j)
+        useful |= n_occurring[j] > 1
+        counted = j
+    if counted >= 0:
+        _sum_up(task, counted)
+    return counted >= 0
+
+
 @inner
-def fill(task, start, stop):
-    """Fill the histograms of a node, and list the bins that occur, ascending."""
+def _is_barred(limits, j, level):
+    """Whether an attribute may not be cut here; what is left of a budget is known up to rounding."""
+    least = 1.0 - 1e-9 if limits.row_cost == 0.0 else 1e-9
+    return level < limits.level[j] or limits.budget[j] < least
+
+
+@inner
+def _is_any_barred(limits, level):
+    n_barred = 0
+    for j in range(limits.level.shape[0]):
+        n_barred += _is_barred(limits, j, level)
+    return n_barred > 0
+
+
+@inner
+def _draw(draw, turn):
+    """Draw one of the attributes that were not drawn in the turns before (xorshift64*)."""
+    x = draw.state[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    draw.state[0] = x
+    high = (x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33)
+    at = turn + np.int64(high % np.uint64(draw.turn.shape[0] - turn))
+    draw.turn[turn], draw.turn[at] = draw.turn[at], draw.turn[turn]
+    return draw.turn[turn]
+
+
+@merged
+def _fill_all(task, start, stop):
+    """Fill the histograms of all attributes in one pass, and list the bins that occur, ascending."""
     samples, scratch = task.samples, task.scratch
     histogram, occurring, n_occurring = scratch.histogram, scratch.occurring, scratch.n_occurring
     n_bins, first = task.attributes.n_bins, task.attributes.first
@@ -25,16 +84,35 @@ def fill(task, start, stop):
     if few:
         for j in range(n_bins.shape[0]):
             n_occurring[j] = _list_few(samples.bins, start, stop, j, histogram[first[j] :], occurring[j])
-    if histogram.shape[1] == 2 and task.criterion == SQUARES:
-        _count_one_output(samples.bins, samples.guide, start, stop, first, histogram)
-    elif task.criterion == SQUARES:
-        _count_outputs(samples.bins, samples.guide, samples.weight, start, stop, first, histogram)
-    else:
-        _count_classes(samples.bins, samples.guide, samples.weight, start, stop, first, histogram)
+    _count(task, start, stop, 0, n_bins.shape[0])
     if not few:
         for j in range(n_bins.shape[0]):
             n_occurring[j] = _list_bins(histogram[first[j] :], n_bins[j], occurring[j])
-    _sum_up(task)
+
+
+@inner
+def _fill_one(task, start, stop, j):
+    """The same for one attribute."""
+    samples, scratch = task.samples, task.scratch
+    sums, occurring = scratch.histogram[task.attributes.first[j] :], scratch.occurring[j]
+    few = stop - start < FEW_ROWS
+    if few:
+        scratch.n_occurring[j] = _list_few(samples.bins, start, stop, j, sums, occurring)
+    _count(task, start, stop, j, j + 1)
+    if not few:
+        scratch.n_occurring[j] = _list_bins(sums, task.attributes.n_bins[j], occurring)
+
+
+@inner
+def _count(task, start, stop, begin, end):
+    """Add rows to the histograms of attributes begin..end."""
+    samples, histogram, first = task.samples, task.scratch.histogram, task.attributes.first[:end]
+    if histogram.shape[1] == 2 and task.criterion == SQUARES:
+        _count_one_output(samples.bins, samples.guide, start, stop, begin, first, histogram)
+    elif task.criterion == SQUARES:
+        _count_outputs(samples.bins, samples.guide, samples.weight, start, stop, begin, first, histogram)
+    else:
+        _count_classes(samples.bins, samples.guide, samples.weight, start, stop, begin, first, histogram)
 
 
 @inner
@@ -67,22 +145,22 @@ def _list_bins(sums, n_bins, occurring):
 
 
 @inner
-def _count_one_output(bins, guide, start, stop, first, histogram):
+def _count_one_output(bins, guide, start, stop, begin, first, histogram):
     for i in range(start, stop):
         output = guide[i, 0]
-        for j in range(first.shape[0]):
+        for j in range(begin, first.shape[0]):
             at = first[j] + bins[i, j]
             histogram[at, 0] += 1
             histogram[at, 1] += output
 
 
 @inner
-def _count_outputs(bins, guide, weight, start, stop, first, histogram):
+def _count_outputs(bins, guide, weight, start, stop, begin, first, histogram):
     weighted = weight.shape[0] > 0
     slot = 2 if weighted else 1
     for i in range(start, stop):
         w = weight[i] if weighted else 1
-        for j in range(first.shape[0]):
+        for j in range(begin, first.shape[0]):
             at = first[j] + bins[i, j]
             histogram[at, 0] += 1
             if weighted:
@@ -92,12 +170,12 @@ def _count_outputs(bins, guide, weight, start, stop, first, histogram):
 
 
 @inner
-def _count_classes(bins, guide, weight, start, stop, first, histogram):
+def _count_classes(bins, guide, weight, start, stop, begin, first, histogram):
     weighted = weight.shape[0] > 0
     for i in range(start, stop):
         w = weight[i] if weighted else 1
         slot = guide[i, 0] + (2 if weighted else 1)
-        for j in range(first.shape[0]):
+        for j in range(begin, first.shape[0]):
             at = first[j] + bins[i, j]
             histogram[at, 0] += 1
             if weighted:
@@ -105,16 +183,16 @@ def _count_classes(bins, guide, weight, start, stop, first, histogram):
             histogram[at, slot] += w
 
 
-@inner
-def _sum_up(task):
-    """The node's totals, from the first attribute's histogram; and what likeness needs to know of the whole node."""
+@merged
+def _sum_up(task, j):
+    """The node's totals, from the histogram of attribute j; and what likeness needs to know of the whole node."""
     scratch, first = task.scratch, task.attributes.first
     histogram, occurring, n_occurring = scratch.histogram, scratch.occurring, scratch.n_occurring
     total, whole = scratch.total, scratch.whole
     for s in range(total.shape[0]):
         total[s] = 0
-        for i in range(n_occurring[0]):
-            total[s] += histogram[occurring[0, i], s]
+        for i in range(n_occurring[j]):
+            total[s] += histogram[first[j] + occurring[j, i], s]
     if task.blended:
         at = weight_slot(task.samples)
         value = task.likeness.value
@@ -129,7 +207,7 @@ def _sum_up(task):
                 whole[t] += histogram[first[t] + occurring[t, i], at] ** 2
 
 
-@inner
+@merged
 def settled(task, start, stop):
     """Whether nothing is left to learn: the guide is the same in all rows (and so are attributes that are learned)."""
     guide = task.samples.guide
@@ -138,13 +216,16 @@ def settled(task, start, stop):
             if guide[i, m] != guide[start, m]:
                 return False
     if task.blended:
+        bins = task.samples.bins
         for j in range(task.attributes.n_bins.shape[0]):
-            if task.likeness.share[j] > 0 and task.scratch.n_occurring[j] > 1:
-                return False
+            if task.likeness.share[j] > 0:
+                for i in range(start + 1, stop):
+                    if bins[i, j] != bins[start, j]:
+                        return False
     return True
 
 
-@inner
+@merged
 def clear(task):
     """Leave the histograms as they were found."""
     histogram, occurring, n_occurring = task.scratch.histogram, task.scratch.occurring, task.scratch.n_occurring

@@ -14,7 +14,10 @@ ORDERED, ONE_VS_REST, SUBSET = 0, 1, 2
 SQUARES, GINI, ENTROPY = 0, 1, 2
 """What a cut lowers: the squared error of numbers; the impurity of classes."""
 DEPTH_FIRST, BREADTH_FIRST, BEST_FIRST = 0, 1, 2
-"""Which node is cut next. It matters only where the number of leaves is limited."""
+"""Which node is cut next: the last one, left before right; the first one; or the one that gains most.
+
+It matters only where leaves, or cuts of an attribute, are limited.
+"""
 MOST_TRIES = 4
 """Cuts of one attribute that are tried when constraints on sensitive values refuse the best one."""
 
@@ -61,6 +64,49 @@ class Likeness(NamedTuple):
     """What a unit of the guide's squared error counts."""
 
 
+class Bounds(NamedTuple):
+    """When growth ends."""
+
+    smallest: int
+    """Rows that every leaf has at least."""
+    smallest_weight: int
+    """Weight that every leaf has at least, where rows are weighted, in the units of their weights."""
+    least_cut: int
+    """Rows that a node must have to be cut."""
+    least_gain: float
+    """What a cut must gain, in the units of scores."""
+    most_leaves: int
+    most_depth: int
+
+
+class Limits(NamedTuple):
+    """How far the tree may lean on each attribute."""
+
+    penalised: bool
+    """Whether some penalty is not 1."""
+    penalty: np.ndarray
+    """float64 (q,): the impurity that a cut leaves counts so many times when cuts are compared."""
+    level: np.ndarray
+    """int64 (q,): the depth from which on an attribute may be cut."""
+    visits: bool
+    """Levels are numbers of nodes that were looked at before, not depths."""
+    budget: np.ndarray
+    """float64 (q,): what cuts of an attribute may cost in all; lowered while the tree grows."""
+    row_cost: float
+    """What a cut costs by row of its node; 0 if every cut costs 1."""
+
+
+class Draw(NamedTuple):
+    """How many attributes are looked at in a node, and what draws them."""
+
+    n_tried: int
+    """The number of attributes to look at all of them."""
+    state: np.ndarray
+    """uint64 (1,)."""
+    turn: np.ndarray
+    """int64 (q,): attributes in the order in which they were drawn last."""
+
+
 class Scratch(NamedTuple):
     """Space for one thread; histograms are all zero between nodes."""
 
@@ -95,11 +141,10 @@ class Task(NamedTuple):
     """Whether the tree learns attributes too; else ``likeness`` is empty."""
     criterion: int
     n_classes: int
-    smallest: int
-    """Rows that every leaf has at least."""
     growth: int
-    most_leaves: int
-    most_depth: int
+    bounds: Bounds
+    limits: Limits
+    draw: Draw
     scratch: Scratch
 
 

@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 
-from shoal._kernels._jit import inner
+from shoal._kernels._jit import inner, merged
 from shoal._kernels.tree_data import ENTROPY, MOST_BINS, ONE_VS_REST, SQUARES, SUBSET, weight_slot
 
 
-@inner
+@merged
 def find_cuts(task, start, stop, tries):
     """The best cuts of every attribute, into the scratch."""
-    scratch, criterion, smallest = task.scratch, task.criterion, task.smallest
+    scratch, criterion, smallest = task.scratch, task.criterion, task.bounds.smallest
     histogram, n_occurring, sequence = scratch.histogram, scratch.n_occurring, scratch.sequence
     left, total = scratch.left, scratch.total
     form, missing, first = task.attributes.form, task.attributes.missing, task.attributes.first
@@ -36,7 +36,8 @@ def find_cuts(task, start, stop, tries):
             elif total.shape[0] == 2 and criterion == SQUARES:
                 _sweep_one_output(sums, sequence, n, alone, total, smallest, variant, tries, best)
             else:
-                _sweep(sums, sequence, n, alone, left, total, at, criterion, smallest, variant, tries, best)
+                least = smallest, task.bounds.smallest_weight
+                _sweep(sums, sequence, n, alone, left, total, at, criterion, least, variant, tries, best)
 
 
 @inner
@@ -96,15 +97,17 @@ def _sweep_one_output(sums, sequence, n, alone, total, smallest, variant, tries,
 
 
 @inner
-def _sweep(sums, sequence, n, alone, left, total, at, criterion, smallest, variant, tries, best):
-    """Score every cut of one attribute and keep the best."""
+def _sweep(sums, sequence, n, alone, left, total, at, criterion, least, variant, tries, best):
+    """Score every cut of one attribute and keep the best; ``least`` are the rows and the weight of either side."""
     for s in range(left.shape[0]):
         left[s] = 0
     for i in range(n if alone and n > 2 else n - 1):
         b = sequence[i]
         for s in range(left.shape[0]):
             left[s] = sums[b, s] if alone else left[s] + sums[b, s]
-        if left[0] < smallest or total[0] - left[0] < smallest or (variant == 1 and i == 0):
+        if min(left[0], total[0] - left[0]) < least[0] or min(left[at], total[at] - left[at]) < least[1]:
+            continue
+        if variant == 1 and i == 0:
             continue
         score = _score(left, total, at, criterion)
         if score > best[0][tries - 1]:
@@ -166,7 +169,7 @@ def _sweep_blended(task, start, stop, j, n, alone, variant, tries, best):
             left[s] = own[b, s] if alone else left[s] + own[b, s]
         _learn_left(samples, likeness, scratch, first, at, place, place + own[b, 0])
         place += own[b, 0]
-        if left[0] < task.smallest or total[0] - left[0] < task.smallest or (variant == 1 and i == 0):
+        if left[0] < task.bounds.smallest or total[0] - left[0] < task.bounds.smallest or (variant == 1 and i == 0):
             continue
         weight_left, weight_right = float(left[at]), float(total[at] - left[at])
         if weight_left <= 0.0 or weight_right <= 0.0:
@@ -231,7 +234,7 @@ def _learn_left(samples, likeness, scratch, first, at, begin, end):
             counts[b] += w
 
 
-@inner
+@merged
 def unsplit_score(task):
     """What the node explains before it is cut."""
     scratch = task.scratch
@@ -253,3 +256,19 @@ def unsplit_score(task):
         for t in task.likeness.nominal:
             score += task.likeness.share[t] * float(scratch.whole[t]) / weight
     return score
+
+
+@merged
+def pure_score(task, start, stop):
+    """What cuts would explain that left no impurity."""
+    guide, weight = task.samples.guide, task.samples.weight
+    at = weight_slot(task.samples)
+    if task.criterion == ENTROPY:
+        return 0.0
+    if task.criterion != SQUARES:
+        return float(task.scratch.total[at])
+    squares = 0.0
+    for i in range(start, stop):
+        for m in range(guide.shape[1]):
+            squares += float(guide[i, m]) ** 2 * (weight[i] if at == 1 else 1)
+    return squares

@@ -1,0 +1,1 @@
+"""Trees that lean less on what is sensitive (Goldsteen et al. 2020)."""

@@ -1,0 +1,459 @@
+"""What trees, forests and boosted trees share: how they read a table, and how one tree is grown."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from shoal import frames
+from shoal._kernels.tree_data import BEST_FIRST, BREADTH_FIRST, DEPTH_FIRST, Bounds, Draw
+from shoal.binned_trees import (
+    CRITERIA,
+    FIXED_WEIGHT,
+    NO_LIMIT,
+    Response,
+    fixed_weight,
+    grow_nodes,
+    learn_classes,
+    learn_numbers,
+    unit_of,
+)
+from shoal.errors import DataError, ShoalError
+from shoal.trees._checks import is_number, is_share, is_whole
+from shoal.trees._features import Binned, Names, bin_table, code_column, is_nominal, read_features
+from shoal.trees._grown import Sums, Tree, build_tree, sum_classes, sum_numbers
+from shoal.trees._limits import Leaning, check_leaning, is_budgeted, make_limits, read_sensitivity
+
+FINE_WEIGHT = 1 << 24
+"""Units of the largest weight where classes are learned: sums stay far from overflow."""
+
+
+class Lesson(NamedTuple):
+    """A table and what trees learn of it."""
+
+    binned: Binned
+    y: np.ndarray
+    """int32 (n,) codes of classes, or float64 (n, m)."""
+    weight: np.ndarray | None
+    """float64 (n,), above 0; None if all rows weigh 1."""
+    rows: np.ndarray | None
+    """The rows that weigh anything; None if all do."""
+    n_classes: int
+    """0 where numbers are learned."""
+
+
+class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators: parameters of a tree, and of how it leans on features."""
+
+    def __init__(
+        self,
+        *,
+        sensitivity: Any = None,
+        penalty: float = 1.0,
+        min_level: int = 0,
+        max_splits: float | None = None,
+        level_by: str = "depth",
+        split_cost: str = "one",
+        weighted: bool = False,
+        max_depth: int | None = None,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: Any = None,
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
+        categorical_features: Any = "from_dtype",
+        random_state: Any = None,
+    ) -> None:
+        self.sensitivity = sensitivity
+        self.penalty = penalty
+        self.min_level = min_level
+        self.max_splits = max_splits
+        self.level_by = level_by
+        self.split_cost = split_cost
+        self.weighted = weighted
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.min_weight_fraction_leaf = min_weight_fraction_leaf
+        self.max_features = max_features
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_impurity_decrease = min_impurity_decrease
+        self.ccp_alpha = ccp_alpha
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    _nominal: list[bool]
+    _n_threads = 1
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from rows and their targets.
+
+        Parameters
+        ----------
+        X : table or array
+            Texts and categories are nominal features; numbers, dates and Booleans are ordered. Values may be missing.
+        y : array (n_rows,)
+        sample_weight : array (n_rows,), optional
+        """
+        check_leaning(self._leaning())
+        self._check_parameters()
+        lesson = self._read_lesson(X, y, sample_weight)
+        names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
+        self.sensitivity_ = read_sensitivity(self.sensitivity, names, self.n_features_in_)
+        self._grow(lesson, check_random_state(self.random_state))
+        return self
+
+    @abstractmethod
+    def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
+        """Grow what is to be grown."""
+
+    @abstractmethod
+    def _trees(self) -> list[tuple[float, Tree]]:
+        """Trees, and how much each counts."""
+
+    @property
+    def impurity_importances_(self) -> np.ndarray:
+        """How much splits on each feature lower the impurity: the paper's equations (1) and (2), mean over trees."""
+        check_is_fitted(self, "sensitivity_")
+        each = self._trees()
+        total = sum(share for share, _ in each)
+        return np.asarray(sum(share * tree.importances() for share, tree in each) / total)
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """The same as shares of their sum, as scikit-learn has it: by tree, and averaged."""
+        check_is_fitted(self, "sensitivity_")
+        found = [(share, tree.importances()) for share, tree in self._trees() if tree.node_count > 1]
+        shares = [share * (one / one.sum() if one.sum() > 0 else one) for share, one in found]
+        total = np.sum(shares, axis=0) if shares else np.zeros(self.n_features_in_)
+        return np.asarray(total / total.sum() if total.sum() > 0 else total)
+
+    @property
+    def n_splits_(self) -> np.ndarray:
+        """How many nodes split on each feature, over all trees."""
+        check_is_fitted(self, "sensitivity_")
+        return np.asarray(np.sum([tree.count_splits() for _, tree in self._trees()], axis=0))
+
+    def _leaning(self) -> Leaning:
+        return Leaning(
+            self.penalty, self.min_level, self.max_splits, self.level_by, self.split_cost, bool(self.weighted)
+        )
+
+    def _read_lesson(self, X: Any, y: Any, sample_weight: Any) -> Lesson:
+        values, names, y = self._read_table(X, y)
+        y, n_classes = self._read_target(y)
+        weight = (
+            None if sample_weight is None else _check_sample_weight(sample_weight, values, ensure_non_negative=True)
+        )
+        weight = self._weigh_classes(y, weight)
+        rows = None
+        if weight is not None:
+            if not (weight > 0).any():
+                raise DataError("All sample weights are 0: give at least one row a weight.")
+            rows = np.flatnonzero(weight) if (weight == 0).any() else None
+            if rows is None and (weight == weight[0]).all() and weight[0] == 1:
+                weight = None
+        seed = 0
+        binned = bin_table(values, names, seed, self._n_threads)
+        self._features = binned.features
+        return Lesson(binned, y, weight, rows, n_classes)
+
+    def _weigh_classes(self, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        return weight
+
+    def _impurity(self) -> str:
+        """The impurity of classes."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _read_target(self, y: Any) -> tuple[np.ndarray, int]:
+        """The target as trees learn it, and how many classes there are."""
+
+    def _read_table(self, X: Any, y: Any) -> tuple[np.ndarray, list[Names | None], Any]:
+        """The rows as numbers, the values of nominal features, and the target as an array."""
+        frame = self._open_named(X)
+        if frame is not None:
+            frames.require_rows(frame)
+            _check_feature_names(self, X, reset=True)
+            _check_n_features(self, X, reset=True)
+            self._nominal = self._read_nominal(frame)
+            values, names = read_features(frame, self._nominal, None)
+            _require_finite(values, list(frame.columns))
+            y = validate_data(self, X="no_validation", y=_plain(y), multi_output=True) if y is not None else None
+            if y is None:
+                raise ShoalError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+            _require_length(y, len(values))
+            return values, names, y
+        values, y = validate_data(
+            self, X, _plain(y), dtype=np.float64, ensure_all_finite="allow-nan", **self._target_checks()
+        )
+        self._nominal = self._read_nominal(None)
+        names = [None] * values.shape[1]
+        return *self._code_names(values, names, None), y
+
+    def _target_checks(self) -> dict[str, Any]:
+        return {}
+
+    def _open_named(self, X: Any) -> nw.DataFrame[Any] | None:
+        """A table with columns that are not plain numbers; None for arrays, and tables that are as good as one."""
+        if not frames.is_frame(X) or not all(isinstance(name, str) for name in getattr(X, "column_names", X.columns)):
+            return None
+        frame = frames.open_frame(X)
+        plain = all(frames.content_of(frame[name]) == "number" for name in frame.columns)
+        return None if plain and not frame.implementation.is_pyarrow() else frame
+
+    def _code_names(
+        self, values: np.ndarray, names: list[Names | None], known: Any
+    ) -> tuple[np.ndarray, list[Names | None]]:
+        if any(self._nominal):
+            values = values.copy()
+            for j in np.flatnonzero(self._nominal):
+                values[:, j], names[j] = code_column(values[:, j], None if known is None else known[j])
+        return values, names
+
+    def _read_nominal(self, frame: nw.DataFrame[Any] | None) -> list[bool]:
+        asked = self.categorical_features
+        columns = list(frame.columns) if frame is not None else list(getattr(self, "feature_names_in_", ()))
+        by_type = [is_nominal(frame[name]) for name in columns] if frame is not None else [False] * self.n_features_in_
+        if asked is None or (isinstance(asked, str) and asked == "from_dtype"):
+            return by_type
+        asked = np.asarray(asked)
+        if asked.dtype == bool:
+            if asked.shape != (self.n_features_in_,):
+                raise ShoalError(f"categorical_features marks {asked.size} features: there are {self.n_features_in_}.")
+            return [bool(mark) or text for mark, text in zip(asked, by_type, strict=True)]
+        for one in asked.tolist():
+            if one in columns:
+                by_type[columns.index(one)] = True
+            elif is_whole(one, 0) and one < self.n_features_in_:
+                by_type[int(one)] = True
+            else:
+                raise ShoalError(f"categorical_features names {one!r}, which is no feature: choose among {columns}.")
+        return by_type
+
+    def _read_rows(self, X: Any) -> np.ndarray:
+        """Rows to be answered, as numbers."""
+        check_is_fitted(self, "sensitivity_")
+        frame = self._open_named(X)
+        if frame is not None:
+            _check_feature_names(self, X, reset=False)
+            _check_n_features(self, X, reset=False)
+            values, _ = read_features(frame, self._nominal, self._features)
+            _require_finite(values, list(frame.columns))
+            return values
+        values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        return self._code_names(values, [None] * values.shape[1], self._features)[0]
+
+    def _grow_tree(
+        self,
+        lesson: Lesson,
+        draw_seed: int,
+        rows: np.ndarray | None,
+        weight: np.ndarray | None,
+        budget: np.ndarray | None = None,
+    ) -> Tree:
+        """Grow one tree on some rows."""
+        rows = lesson.rows if rows is None else rows
+        bins = lesson.binned.bins.copy() if rows is None else lesson.binned.bins[rows]
+        y = lesson.y if rows is None else lesson.y[rows]
+        weight = weight if weight is None or rows is None or len(weight) == len(rows) else weight[rows]
+        response, units, gain_unit = self._respond(y, lesson.n_classes)
+        fixed = fixed_weight(weight, units)
+        total = float(fixed.sum()) if len(fixed) else float(len(bins))
+        leaning = self._leaning()
+        budgeted = is_budgeted(leaning, self.sensitivity_)
+        growth = BREADTH_FIRST if budgeted else DEPTH_FIRST if self.max_leaf_nodes is None else BEST_FIRST
+        if leaning.level_by == "visits":
+            growth = DEPTH_FIRST
+        grown = grow_nodes(
+            lesson.binned.attributes,
+            bins,
+            response,
+            fixed,
+            growth=growth,
+            bounds=self._bounds(len(bins), total, len(fixed) > 0, gain_unit),
+            limits=make_limits(leaning, self.sensitivity_, len(bins), budget),
+            draw=self._draw(draw_seed),
+        )
+        return build_tree(grown, lesson.binned, self._sum_up(grown, y, weight, lesson.n_classes)).pruned(self.ccp_alpha)
+
+    def _respond(self, y: np.ndarray, n_classes: int) -> tuple[Response, int, float]:
+        """What the tree learns, units of the largest weight, and what a unit of gain is of impurity times weight."""
+        if n_classes:
+            criterion = self._impurity()
+            response = learn_classes(y, n_classes, criterion)
+            if response.n_classes == 0:
+                return response, FINE_WEIGHT, 2.0
+            return response, FINE_WEIGHT, 1.0 if criterion == "gini" else 1.0 / math.log(2.0)
+        return learn_numbers(y), FIXED_WEIGHT, unit_of(y) ** 2 / y.shape[1]
+
+    def _sum_up(self, grown: Any, y: np.ndarray, weight: np.ndarray | None, n_classes: int) -> Sums:
+        weights = np.empty(0) if weight is None else weight
+        if n_classes:
+            return sum_classes(grown, y, weights, n_classes, self._impurity())
+        return sum_numbers(grown, y, weights)
+
+    def _bounds(self, n_rows: int, total: float, weighted: bool, gain_unit: float) -> Bounds:
+        smallest = _as_number(self.min_samples_leaf, n_rows)
+        weight = math.ceil(self.min_weight_fraction_leaf * total - 1e-9)
+        return Bounds(
+            smallest=smallest if weighted else max(smallest, weight),
+            smallest_weight=weight if weighted else 0,
+            least_cut=max(_as_number(self.min_samples_split, n_rows), 2),
+            # scikit-learn forgives as much as this for rounding.
+            least_gain=(self.min_impurity_decrease - np.finfo(float).eps) * total / gain_unit,
+            most_leaves=NO_LIMIT if self.max_leaf_nodes is None else self.max_leaf_nodes,
+            most_depth=NO_LIMIT if self.max_depth is None else self.max_depth,
+        )
+
+    def _draw(self, seed: int) -> Draw:
+        n = self.n_features_in_
+        state = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
+        return Draw(self._n_tried(), state, np.arange(n))
+
+    def _n_tried(self) -> int:
+        n, asked = self.n_features_in_, self.max_features
+        if asked is None:
+            return n
+        if isinstance(asked, str):
+            return max(1, int(math.sqrt(n) if asked == "sqrt" else math.log2(n)))
+        if isinstance(asked, numbers.Integral):
+            return min(int(asked), n)
+        return max(1, int(asked * n))
+
+    def _check_parameters(self) -> None:
+        for name, least in (("max_depth", 1), ("max_leaf_nodes", 2)):
+            value = getattr(self, name)
+            if value is not None and not is_whole(value, least):
+                raise ShoalError(f"{name}={value!r}: choose a whole number from {least} on, or None.")
+        for name, least in (("min_samples_split", 2), ("min_samples_leaf", 1)):
+            value = getattr(self, name)
+            if not is_whole(value, least) and not is_share(value):
+                raise ShoalError(f"{name}={value!r}: choose a whole number from {least} on, or a share up to 1.0.")
+        if not is_number(self.min_weight_fraction_leaf, 0, 0.5):
+            raise ShoalError(f"min_weight_fraction_leaf={self.min_weight_fraction_leaf!r}: choose from 0 to 0.5.")
+        for name in ("min_impurity_decrease", "ccp_alpha"):
+            if not is_number(getattr(self, name), 0):
+                raise ShoalError(f"{name}={getattr(self, name)!r}: choose a number from 0 on.")
+        asked = self.max_features
+        named = asked is None or (isinstance(asked, str) and asked in ("sqrt", "log2"))
+        if not named and not is_whole(asked, 1) and not is_share(asked):
+            raise ShoalError(f"max_features={asked!r}: choose sqrt, log2, a whole number, a share up to 1.0, or None.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = True
+        return tags
+
+
+class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
+    """What classifiers add: classes, and their weights."""
+
+    class_weight: Any
+    criterion: str
+    classes_: np.ndarray
+
+    def _impurity(self) -> str:
+        return "gini" if self.criterion == "gini" else "entropy"
+
+    def _read_target(self, y: Any) -> tuple[np.ndarray, int]:
+        check_classification_targets(y)
+        y = np.asarray(y)
+        if y.ndim > 1 and y.shape[1] > 1:
+            raise DataError(f"y has {y.shape[1]} columns: train a classifier for each.")
+        self.classes_, codes = np.unique(y.reshape(-1), return_inverse=True)
+        self.n_classes_ = len(self.classes_)
+        return codes.reshape(-1).astype(np.int32), self.n_classes_
+
+    def _weigh_classes(self, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        if self.class_weight is None:
+            return weight
+        asked = self.class_weight
+        if isinstance(asked, Mapping):
+            asked = {
+                int(np.flatnonzero(self.classes_ == one)[0]): w for one, w in asked.items() if one in self.classes_
+            }
+        by_class = compute_sample_weight(asked, y)
+        return by_class if weight is None else weight * by_class
+
+    def _check_criterion(self) -> None:
+        if self.criterion not in (*CRITERIA, "log_loss"):
+            raise ShoalError(f"There is no criterion {self.criterion!r}: choose gini, entropy or log_loss.")
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most likely class of each row."""
+        probabilities = self.predict_proba(X)
+        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities of the classes."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+
+class LearnsNumbers(RegressorMixin):  # type: ignore[misc]
+    """What regressors add: one or several outputs."""
+
+    def _read_target(self, y: Any) -> tuple[np.ndarray, int]:
+        outputs = np.asarray(y, float)
+        self.n_outputs_ = 1 if outputs.ndim == 1 else outputs.shape[1]
+        self._flat = outputs.ndim == 1
+        return outputs.reshape(len(outputs), -1), 0
+
+    def _target_checks(self) -> dict[str, Any]:
+        return {"multi_output": True, "y_numeric": True}
+
+    def _shape(self, answers: np.ndarray) -> np.ndarray:
+        return answers[:, 0] if self._flat else answers
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = True
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _as_number(asked: int | float, n_rows: int) -> int:
+    return int(asked) if isinstance(asked, numbers.Integral) else max(1, math.ceil(asked * n_rows))
+
+
+def _plain(y: Any) -> Any:
+    """A target that comes as a column of any library, as an array."""
+    if y is None or isinstance(y, (np.ndarray, list)):
+        return y
+    if frames.is_frame(y):
+        frame = frames.open_frame(y)
+        return frame[frame.columns[0]].to_numpy() if len(frame.columns) == 1 else frame.to_numpy()
+    return np.asarray(y)
+
+
+def _require_length(y: np.ndarray, n_rows: int) -> None:
+    if len(y) != n_rows:
+        raise DataError(f"y has {len(y):,} rows, but the table has {n_rows:,}: pass a target for each row.")
+
+
+def _require_finite(values: np.ndarray, names: list[str]) -> None:
+    endless = np.isinf(values).any(axis=0)
+    if endless.any():
+        raise DataError(
+            f"Column {names[int(endless.argmax())]!r} holds an infinite number: replace it, or leave it out."
+        )

@@ -1,0 +1,246 @@
+"""A tree that was grown: its nodes, what they answer, and how much it leans on each feature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from shoal._kernels import tree as growing
+from shoal._kernels import tree_use as kernel
+from shoal.binned_trees import Grown
+from shoal.trees._features import Binned, Names, Numbers
+
+NODE = np.dtype(
+    [("threshold", np.float64), ("left", np.int32), ("feature", np.int32), ("marks", np.int64)],
+    align=True,
+)
+"""A node; its right child follows the left one, which is -1 in a leaf. One of them fills a part of a cache line."""
+
+
+class Branches(NamedTuple):
+    """Where rows go; node 0 is the root, and children come behind their parents."""
+
+    nodes: np.ndarray
+    """NODE (n,)"""
+    side: np.ndarray
+    """uint64 (n, 4): a bit for each code of a name that goes left."""
+
+
+class Sums(NamedTuple):
+    """What is known of the rows of each node."""
+
+    value: np.ndarray
+    """float64 (n, m): the share of each class, or the mean of each output."""
+    impurity: np.ndarray
+    weight: np.ndarray
+    rows: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """The nodes of a tree, named as in scikit-learn's ``tree_``."""
+
+    branches: Branches
+    sums: Sums
+    n_features: int
+
+    @property
+    def children_left(self) -> np.ndarray:
+        """The left child of each node; -1 in a leaf."""
+        return self.branches.nodes["left"]
+
+    @property
+    def children_right(self) -> np.ndarray:
+        """The right child of each node; -1 in a leaf."""
+        left = self.children_left
+        return np.where(left < 0, -1, left + 1).astype(np.int32)
+
+    @property
+    def is_leaf(self) -> np.ndarray:
+        """Whether each node is a leaf."""
+        return np.asarray(self.children_left < 0)
+
+    @property
+    def feature(self) -> np.ndarray:
+        """The feature that each node asks about; -2 in a leaf, as in scikit-learn."""
+        return self.branches.nodes["feature"]
+
+    @property
+    def threshold(self) -> np.ndarray:
+        """Numbers up to here go left; NaN where names are asked about, and in leaves."""
+        return self.branches.nodes["threshold"]
+
+    @property
+    def value(self) -> np.ndarray:
+        """What each node answers: the share of each class, or the mean of each output."""
+        return self.sums.value
+
+    @property
+    def impurity(self) -> np.ndarray:
+        """The impurity of each node."""
+        return self.sums.impurity
+
+    @property
+    def n_node_samples(self) -> np.ndarray:
+        """The rows of each node."""
+        return self.sums.rows
+
+    @property
+    def weighted_n_node_samples(self) -> np.ndarray:
+        """The weight of the rows of each node."""
+        return self.sums.weight
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return len(self.branches.nodes)
+
+    @property
+    def n_leaves(self) -> int:
+        """How many leaves there are."""
+        return int(np.count_nonzero(self.is_leaf))
+
+    @cached_property
+    def depth(self) -> np.ndarray:
+        """How far each node is from the root."""
+        depth = np.zeros(self.node_count, np.int64)
+        for node in np.flatnonzero(~self.is_leaf):
+            left = self.children_left[node]
+            depth[left : left + 2] = depth[node] + 1
+        return depth
+
+    @property
+    def max_depth(self) -> int:
+        """The depth of the deepest leaf."""
+        return int(self.depth.max())
+
+    def importances(self) -> np.ndarray:
+        """How much the splits on each feature lower the impurity, by the share of the weight that reaches them.
+
+        The paper's equations (1) and (2); scikit-learn divides by the sum over all features.
+        """
+        inner = np.flatnonzero(~self.is_leaf)
+        left = self.children_left[inner]
+        weighted = self.sums.impurity * self.sums.weight
+        lowered = weighted[inner] - weighted[left] - weighted[left + 1]
+        total = np.bincount(self.feature[inner], weights=lowered, minlength=self.n_features)
+        return np.asarray(total / self.sums.weight[0])
+
+    def count_splits(self) -> np.ndarray:
+        """How many nodes split on each feature."""
+        return np.bincount(self.feature[~self.is_leaf], minlength=self.n_features)
+
+    def count_split_rows(self) -> np.ndarray:
+        """What share of the rows each of them parts, summed by feature."""
+        inner = ~self.is_leaf
+        shares = self.n_node_samples[inner] / self.n_node_samples[0]
+        return np.bincount(self.feature[inner], weights=shares, minlength=self.n_features)
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """The leaf of each row."""
+        leaves = np.empty(len(values), np.int32)
+        kernel.find_leaves(*self.branches, values, leaves)
+        return leaves
+
+    def answers(self, values: np.ndarray) -> np.ndarray:
+        """What the leaf of each row answers."""
+        return np.asarray(self.sums.value[self.apply(values)])
+
+    def decision_path(self, values: np.ndarray) -> Any:
+        """A sparse matrix that marks the nodes on the path of each row."""
+        paths = self._paths[self.apply(values)]
+        return csr_matrix(paths)
+
+    @cached_property
+    def _paths(self) -> Any:
+        """A sparse matrix that marks the ancestors of each node, and itself."""
+        parent = np.full(self.node_count, -1)
+        inner = np.flatnonzero(~self.is_leaf)
+        parent[self.children_left[inner]] = parent[self.children_left[inner] + 1] = inner
+        nodes, ancestors = [np.arange(self.node_count)], [np.arange(self.node_count)]
+        while len(nodes[-1]):
+            above = parent[ancestors[-1]]
+            nodes.append(nodes[-1][above >= 0])
+            ancestors.append(above[above >= 0])
+        rows, columns = np.concatenate(nodes), np.concatenate(ancestors)
+        return csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape=(self.node_count, self.node_count))
+
+    def pruned(self, alpha: float) -> Tree:
+        """Without the subtrees that lower the impurity by no more than ``alpha`` a leaf (cost-complexity pruning)."""
+        if alpha <= 0 or self.node_count == 1:
+            return self
+        risk = self.sums.impurity * self.sums.weight / self.sums.weight[0]
+        is_leaf, remains = kernel.prune(self.children_left.copy(), self.children_right, risk, alpha)
+        number = np.cumsum(remains) - 1
+        nodes = self.branches.nodes.copy()
+        # Siblings stay or go together, so the right child still follows the left one.
+        nodes["left"] = np.where(is_leaf, -1, number[nodes["left"]])
+        nodes["feature"][is_leaf] = LEAF_FEATURE
+        nodes["threshold"][is_leaf] = np.nan
+        branches = Branches(nodes[remains], self.branches.side[remains])
+        return replace(self, branches=branches, sums=Sums(*(column[remains] for column in self.sums)))
+
+
+LEAF_FEATURE = -2
+
+
+def build_tree(grown: Grown, binned: Binned, sums: Sums) -> Tree:
+    """What was grown, so that rows can be sent down as they are."""
+    is_leaf = grown.nodes[:, growing.LEFT] < 0
+    feature = np.where(is_leaf, LEAF_FEATURE, grown.nodes[:, growing.ATTRIBUTE])
+    is_names = np.array([isinstance(one, Names) for one in binned.features])
+    threshold, missing_left = _thresholds(grown, binned)
+    nodes = np.zeros(len(is_leaf), NODE)
+    nodes["threshold"], nodes["left"], nodes["feature"] = threshold, grown.nodes[:, growing.LEFT], feature
+    nodes["marks"] = kernel.NAMES * (~is_leaf & is_names[np.maximum(feature, 0)]) + kernel.MISSING_LEFT * missing_left
+    return Tree(Branches(nodes, grown.side), sums, len(binned.features))
+
+
+def _thresholds(grown: Grown, binned: Binned) -> tuple[np.ndarray, np.ndarray]:
+    """Half-way between the numbers just below and above each cut, and whether missing numbers go left."""
+    nodes, n = grown.nodes, len(grown.nodes)
+    below, above = np.empty(n, np.int64), np.empty(n, np.int64)
+    missing_left = np.zeros(n, bool)
+    attributes = binned.attributes
+    kernel.cut_between(nodes, grown.samples.bins, attributes.form, attributes.missing, below, above, missing_left)
+    threshold = np.full(n, np.nan)
+    for j, feature in enumerate(binned.features):
+        if not isinstance(feature, Numbers):
+            continue
+        asked = (nodes[:, growing.ATTRIBUTE] == j) & (nodes[:, growing.LEFT] >= 0)
+        low = np.where(below[asked] < 0, -np.inf, feature.high[below[asked]])
+        high = np.where(above[asked] < 0, np.inf, feature.low[above[asked]])
+        middle = low / 2 + high / 2
+        # Half-way may round up to the higher number, which must not go left.
+        threshold[asked] = np.where((middle < high) | np.isinf(high), middle, low)
+    return threshold, missing_left
+
+
+def sum_classes(grown: Grown, codes: np.ndarray, weight: np.ndarray, n_classes: int, criterion: str) -> Sums:
+    """Shares of the classes in each node; ``weight`` is empty where all rows weigh 1."""
+    sums, rows = np.zeros((len(grown.nodes), n_classes)), np.empty(len(grown.nodes), np.int64)
+    kernel.sum_classes(grown.nodes, grown.samples.order, codes, weight, sums, rows)
+    total = sums.sum(axis=1)
+    shares = sums / total[:, None]
+    if criterion == "gini":
+        return Sums(shares, 1.0 - (shares**2).sum(axis=1), total, rows)
+    logs = np.log2(shares, where=shares > 0, out=np.zeros_like(shares))
+    return Sums(shares, -(shares * logs).sum(axis=1), total, rows)
+
+
+def sum_numbers(grown: Grown, outputs: np.ndarray, weight: np.ndarray) -> Sums:
+    """Means of the outputs (n, m) in each node, and their mean variance."""
+    weight = weight if len(weight) else np.ones(len(outputs))
+    m = outputs.shape[1]
+    center = np.average(outputs, axis=0, weights=weight)
+    centered = outputs - center
+    amounts = np.column_stack([weight, weight[:, None] * centered, weight[:, None] * centered**2])
+    sums, rows = np.zeros((len(grown.nodes), 2 * m + 1)), np.empty(len(grown.nodes), np.int64)
+    kernel.sum_nodes(grown.nodes, grown.samples.order, amounts, sums, rows)
+    total = sums[:, 0]
+    means, squares = sums[:, 1 : m + 1] / total[:, None], sums[:, m + 1 :] / total[:, None]
+    return Sums(means + center, np.maximum(squares - means**2, 0.0).mean(axis=1), total, rows)

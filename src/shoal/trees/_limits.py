@@ -1,0 +1,129 @@
+"""How far a tree may lean on each feature: what users say, as what the kernel takes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal._kernels.tree_data import Limits
+from shoal.errors import ShoalError
+from shoal.schema import Schema
+from shoal.trees._checks import is_number, is_whole
+from shoal.trees._grown import Tree
+
+LEVELS = ("depth", "visits")
+COSTS = ("one", "rows")
+SHARES = ("tree", "ensemble")
+
+
+class Leaning(NamedTuple):
+    """The three methods of the paper, for all features alike."""
+
+    penalty: float
+    """A feature of sensitivity w counts the impurity that its splits leave 1 + penalty * w times."""
+    min_level: int
+    max_splits: float | None
+    level_by: str
+    split_cost: str
+    weighted: bool
+
+
+def read_sensitivity(sensitivity: Any, names: Sequence[str] | None, n_features: int) -> np.ndarray:
+    """The sensitivity of each feature, from 0 to 1; 0 where nothing is said."""
+    weights = np.zeros(n_features)
+    if sensitivity is None:
+        return weights
+    if isinstance(sensitivity, Schema):
+        known = list(names) if names is not None else []
+        sensitivity = {a.name: 1.0 for a in sensitivity.sensitive if a.name in known}
+    if not isinstance(sensitivity, Mapping):
+        raise ShoalError(
+            f"sensitivity is a {type(sensitivity).__name__}: pass a dict of features and weights, or a Schema."
+        )
+    for feature, weight in sensitivity.items():
+        if not is_number(weight, 0, 1):
+            raise ShoalError(f"The sensitivity of {feature!r} is {weight!r}: choose a number from 0 to 1.")
+        weights[_place(feature, names, n_features)] = float(weight)
+    return weights
+
+
+def _place(feature: Any, names: Sequence[str] | None, n_features: int) -> int:
+    if is_whole(feature, 0) and feature < n_features:
+        return int(feature)
+    if names is not None and feature in list(names):
+        return list(names).index(feature)
+    known = f"{n_features} columns without names, 0 to {n_features - 1}" if names is None else ", ".join(names)
+    raise ShoalError(f"sensitivity names {feature!r}, which is no feature: there are {known}.")
+
+
+def check_leaning(leaning: Leaning) -> None:
+    """Refuse settings that mean nothing."""
+    penalty, splits = leaning.penalty, leaning.max_splits
+    if not is_number(penalty, 0, sys.float_info.max):
+        raise ShoalError(f"penalty={penalty!r} is none: choose a number from 0 (no penalty) on.")
+    if not is_whole(leaning.min_level, 0):
+        raise ShoalError(f"min_level={leaning.min_level!r} is no level: choose a whole number from 0 (the root) on.")
+    if splits is not None and not is_number(splits, 0):
+        raise ShoalError(f"max_splits={splits!r} is no limit: choose a number from 0 on, or None.")
+    if leaning.level_by not in LEVELS:
+        raise ShoalError(f"level_by={leaning.level_by!r} is unknown: choose {' or '.join(LEVELS)}.")
+    if leaning.split_cost not in COSTS:
+        raise ShoalError(f"split_cost={leaning.split_cost!r} is unknown: choose {' or '.join(COSTS)}.")
+
+
+def is_budgeted(leaning: Leaning, sensitivity: np.ndarray) -> bool:
+    """Whether splits are counted, so that it matters which node is split first."""
+    return leaning.max_splits is not None and bool((sensitivity > 0).any())
+
+
+def make_limits(leaning: Leaning, sensitivity: np.ndarray, n_rows: int, budget: np.ndarray | None = None) -> Limits:
+    """Limits for one tree; ``budget`` is what it may spend of one that is shared."""
+    penalty = 1.0 + leaning.penalty * sensitivity
+    return Limits(
+        penalised=bool((penalty != 1).any()),
+        penalty=penalty,
+        level=np.ceil(leaning.min_level * _shares(leaning, sensitivity)).astype(np.int64),
+        visits=leaning.level_by == "visits",
+        budget=_whole_budget(leaning, sensitivity) if budget is None else budget.copy(),
+        row_cost=1.0 / n_rows if leaning.split_cost == "rows" else 0.0,
+    )
+
+
+def _shares(leaning: Leaning, sensitivity: np.ndarray) -> np.ndarray:
+    return sensitivity if leaning.weighted else (sensitivity > 0).astype(float)
+
+
+def _whole_budget(leaning: Leaning, sensitivity: np.ndarray) -> np.ndarray:
+    budget = np.full(len(sensitivity), np.inf)
+    if leaning.max_splits is not None:
+        sensitive = sensitivity > 0
+        budget[sensitive] = leaning.max_splits / _shares(leaning, sensitivity)[sensitive]
+    return budget
+
+
+class Budget:
+    """Splits that the trees of an ensemble share."""
+
+    def __init__(self, leaning: Leaning, sensitivity: np.ndarray, n_trees: int) -> None:
+        self._by_rows = leaning.split_cost == "rows"
+        self._left = _whole_budget(leaning, sensitivity)
+        self._n_trees = n_trees
+
+    def portion(self) -> np.ndarray:
+        """What the next tree may spend: an equal part of what is left for it and those that follow."""
+        portion = self._left / self._n_trees
+        return portion if self._by_rows else np.ceil(portion - 1e-9)
+
+    def spend(self, tree: Tree) -> None:
+        """Take off what a tree spent."""
+        self._left = self._left - (tree.count_split_rows() if self._by_rows else tree.count_splits())
+        self._n_trees -= 1
+
+
+def check_share(share: str) -> None:
+    """Refuse what is no way to share splits."""
+    if share not in SHARES:
+        raise ShoalError(f"share={share!r} is unknown: choose {' or '.join(SHARES)}.")

@@ -1,0 +1,182 @@
+"""A decision tree that leans less on what is sensitive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from shoal.trees._base import LearnsClasses, LearnsNumbers, Lesson, PrivacyTrees
+from shoal.trees._grown import Tree
+
+
+class _OneTree(PrivacyTrees):
+    """What trees do that are trees by themselves."""
+
+    tree_: Tree
+
+    def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
+        self.tree_ = self._grow_tree(lesson, int(random.randint(2**31)), None, lesson.weight)
+
+    def _trees(self) -> list[tuple[float, Tree]]:
+        return [(1.0, self.tree_)]
+
+    def apply(self, X: Any) -> np.ndarray:
+        """The leaf of each row."""
+        values = self._read_rows(X)
+        return self.tree_.apply(values)
+
+    def decision_path(self, X: Any) -> Any:
+        """A sparse matrix that marks the nodes on the path of each row."""
+        values = self._read_rows(X)
+        return self.tree_.decision_path(values)
+
+    def get_depth(self) -> int:
+        """The depth of the deepest leaf."""
+        check_is_fitted(self, "tree_")
+        return self.tree_.max_depth
+
+    def get_n_leaves(self) -> int:
+        """How many leaves there are."""
+        check_is_fitted(self, "tree_")
+        return self.tree_.n_leaves
+
+
+class PrivacyTreeClassifier(LearnsClasses, _OneTree):
+    """A decision tree whose splits avoid sensitive features.
+
+    Three methods, alone or together (Goldsteen et al. 2020): **weights**, the impurity that a split on a feature of
+    sensitivity w leaves counts ``1 + penalty * w`` times when splits are compared; **levels**, no split on a sensitive
+    feature above ``min_level``; **splits**, at most ``max_splits`` of them, spent from the root downwards.
+
+    Parameters
+    ----------
+    sensitivity : dict or Schema, optional
+        The sensitivity of features, from 0 (none, and that of features not named) to 1; by name or number. Of a schema
+        the sensitive attributes, with 1.
+    penalty : float
+        How much sensitivity adds to the impurity that a split leaves; 0 for no penalty.
+    min_level : int
+        The depth from which on sensitive features may be split; the root has 0.
+    max_splits : float, optional
+        Splits that each sensitive feature may have. The tree then grows breadth-first.
+    level_by : {"depth", "visits"}
+        What a level is: the depth of a node, or how many nodes were looked at before it, depth-first and left before
+        right, as the thresholds of the paper seem to count.
+    split_cost : {"one", "rows"}
+        What a split counts: 1, or the share of the rows that it parts.
+    weighted : bool
+        Whether the latter two are milder for features of a sensitivity w below 1: levels count w times, and
+        ``max_splits`` 1/w times.
+    criterion : {"gini", "entropy", "log_loss"}
+        The impurity.
+    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, max_features, max_leaf_nodes, \
+min_impurity_decrease, class_weight, ccp_alpha, random_state
+        As in scikit-learn's ``DecisionTreeClassifier``. Of equal splits the first feature's is taken.
+    categorical_features : "from_dtype" or sequence
+        Nominal features beside columns of texts and categories: names, numbers or marks.
+
+    Attributes
+    ----------
+    tree_ : Tree
+        The nodes.
+    classes_ : array
+    feature_importances_ : float array (n_features,)
+        Shares of what splits on each feature lower the impurity, as in scikit-learn.
+    impurity_importances_ : float array (n_features,)
+        The same before it is divided by the sum, as in the paper.
+    n_splits_ : int array (n_features,)
+        How many nodes split on each feature.
+    sensitivity_ : float array (n_features,)
+
+    Examples
+    --------
+    >>> from shoal import PrivacyTreeClassifier
+    >>> from shoal.datasets import make_census
+    >>> census = make_census(1000)
+    >>> X, y = census.frame.drop("income"), census.frame["income"]
+    >>> tree = PrivacyTreeClassifier(sensitivity={"education": 1.0}, max_splits=1, max_depth=6).fit(X, y)
+    >>> int(tree.n_splits_[X.columns.index("education")]) <= 1
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        sensitivity: Any = None,
+        penalty: float = 1.0,
+        min_level: int = 0,
+        max_splits: float | None = None,
+        level_by: str = "depth",
+        split_cost: str = "one",
+        weighted: bool = False,
+        criterion: str = "gini",
+        max_depth: int | None = None,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: Any = None,
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        class_weight: Any = None,
+        ccp_alpha: float = 0.0,
+        categorical_features: Any = "from_dtype",
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            sensitivity=sensitivity,
+            penalty=penalty,
+            min_level=min_level,
+            max_splits=max_splits,
+            level_by=level_by,
+            split_cost=split_cost,
+            weighted=weighted,
+            max_depth=max_depth,
+            min_samples_split=min_samples_split,
+            min_samples_leaf=min_samples_leaf,
+            min_weight_fraction_leaf=min_weight_fraction_leaf,
+            max_features=max_features,
+            max_leaf_nodes=max_leaf_nodes,
+            min_impurity_decrease=min_impurity_decrease,
+            ccp_alpha=ccp_alpha,
+            categorical_features=categorical_features,
+            random_state=random_state,
+        )
+        self.criterion = criterion
+        self.class_weight = class_weight
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_criterion()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most frequent class of the leaf of each row."""
+        values = self._read_rows(X)
+        likeliest = self.classes_[self.tree_.value.argmax(axis=1)]
+        return np.asarray(likeliest[self.tree_.apply(values)])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes: their shares in the leaf of each row."""
+        values = self._read_rows(X)
+        return self.tree_.answers(values)
+
+
+class PrivacyTreeRegressor(LearnsNumbers, _OneTree):
+    """A decision tree for numbers, one or several, whose splits avoid sensitive features.
+
+    Parameters and attributes are those of :class:`PrivacyTreeClassifier`; the impurity is the variance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import PrivacyTreeRegressor
+    >>> X = np.arange(40.0).reshape(20, 2)
+    >>> PrivacyTreeRegressor(sensitivity={0: 1.0}).fit(X, X[:, 0]).feature_importances_
+    array([0., 1.])
+    """
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The mean of the leaf of each row."""
+        values = self._read_rows(X)
+        return self._shape(self.tree_.answers(values))
