@@ -29,6 +29,8 @@ _HOMES = {
     "RPlusTree": "anonymizers.rplus",
     "PrivacyTreeClassifier": "trees.tree",
     "PrivacyTreeRegressor": "trees.tree",
+    "PrivacyForestClassifier": "trees.forest",
+    "PrivacyForestRegressor": "trees.forest",
     "anonymize": "release",
     "check": "release",
     "Release": "release",

@@ -10,6 +10,7 @@ import heapq
 
 import numpy as np
 
+from shoal._kernels._borrow import borrow
 from shoal._kernels._jit import inner, jit, merged
 from shoal._kernels.guard import guard_holds
 from shoal._kernels.tree_counts import clear, fill, settled
@@ -37,6 +38,7 @@ def grow(task, guard, start, stop):
     ``guard`` is None where only the size of a leaf counts. Returns the nodes, and for each the bins that go left, one
     bit a bin. A leaf has no children (-1).
     """
+    task = borrow(task)
     nodes = np.full((64, 7), -1, np.int32)
     side = np.zeros((64, SIDE_WORDS), np.uint64)
     nodes[0, BEGIN], nodes[0, END], nodes[0, DEPTH] = start, stop, 0
@@ -128,36 +130,37 @@ def _cut(task, guard, nodes, side, node, n_visited):
 @merged
 def _make_best_cut(task, guard, start, stop, tries, side):
     """Cut at the best place that the guard allows."""
-    scratch, penalty = task.scratch, task.limits.penalty
+    score, variant, length = task.scratch.score, task.scratch.variant, task.scratch.length
+    penalised, penalty = task.limits.penalised, task.limits.penalty
     before = unsplit_score(task)
-    pure = pure_score(task, start, stop) if task.limits.penalised else 0.0
-    if task.limits.penalised:
-        for j in range(scratch.score.shape[0]):
+    pure = pure_score(task, start, stop) if penalised else 0.0
+    if penalised:
+        for j in range(score.shape[0]):
             for r in range(tries):
                 # What a cut leaves unexplained counts so many times.
-                scratch.score[j, r] = pure - penalty[j] * (pure - scratch.score[j, r])
-    for _ in range(scratch.score.shape[0] * tries):
+                score[j, r] = pure - penalty[j] * (pure - score[j, r])
+    for _ in range(score.shape[0] * tries):
         best, rank = -1, 0
-        for j in range(scratch.score.shape[0]):
+        for j in range(score.shape[0]):
             for r in range(tries):
-                if scratch.score[j, r] > -np.inf and (best < 0 or scratch.score[j, r] > scratch.score[best, rank]):
+                if score[j, r] > -np.inf and (best < 0 or score[j, r] > score[best, rank]):
                     best, rank = j, r
         if best < 0:
             break
-        score = scratch.score[best, rank]
-        if task.limits.penalised:
-            score = pure - (pure - score) / penalty[best]
-        gain = max(score - before, 0.0)
+        explained = score[best, rank]
+        if penalised:
+            explained = pure - (pure - explained) / penalty[best]
+        gain = max(explained - before, 0.0)
         if gain < task.bounds.least_gain:
             break
-        _choose_side(task, best, scratch.variant[best, rank], scratch.length[best, rank], side)
+        _choose_side(task, best, variant[best, rank], length[best, rank], side)
         middle = _partition(task.samples, start, stop, best, side)
         if guard is None or (
             guard_holds(guard, task.samples.order, start, middle)
             and guard_holds(guard, task.samples.order, middle, stop)
         ):
             return np.int64(best), middle, gain
-        scratch.score[best, rank] = -np.inf
+        score[best, rank] = -np.inf
     return LEAF, np.int64(stop), 0.0
 
 

@@ -45,14 +45,14 @@ def fill(task, start, stop, level):
     return counted >= 0
 
 
-@inner
+@merged
 def _is_barred(limits, j, level):
     """Whether an attribute may not be cut here; what is left of a budget is known up to rounding."""
     least = 1.0 - 1e-9 if limits.row_cost == 0.0 else 1e-9
     return level < limits.level[j] or limits.budget[j] < least
 
 
-@inner
+@merged
 def _is_any_barred(limits, level):
     n_barred = 0
     for j in range(limits.level.shape[0]):
@@ -60,7 +60,7 @@ def _is_any_barred(limits, level):
     return n_barred > 0
 
 
-@inner
+@merged
 def _draw(draw, turn):
     """Draw one of the attributes that were not drawn in the turns before (xorshift64*)."""
     x = draw.state[0]
@@ -84,13 +84,20 @@ def _fill_all(task, start, stop):
     if few:
         for j in range(n_bins.shape[0]):
             n_occurring[j] = _list_few(samples.bins, start, stop, j, histogram[first[j] :], occurring[j])
-    _count(task, start, stop, 0, n_bins.shape[0])
+    if histogram.shape[1] == 2 and task.criterion == SQUARES:
+        _count_one_output(samples.bins, samples.guide, start, stop, first, histogram)
+    elif histogram.shape[1] == 3 and samples.weight.shape[0] > 0 and task.criterion == SQUARES:
+        _count_weighted_output(samples.bins, samples.guide, samples.weight, start, stop, first, histogram)
+    elif task.criterion == SQUARES:
+        _count_outputs(samples.bins, samples.guide, samples.weight, start, stop, first, histogram)
+    else:
+        _count_classes(samples.bins, samples.guide, samples.weight, start, stop, first, histogram)
     if not few:
         for j in range(n_bins.shape[0]):
             n_occurring[j] = _list_bins(histogram[first[j] :], n_bins[j], occurring[j])
 
 
-@inner
+@merged
 def _fill_one(task, start, stop, j):
     """The same for one attribute."""
     samples, scratch = task.samples, task.scratch
@@ -98,21 +105,57 @@ def _fill_one(task, start, stop, j):
     few = stop - start < FEW_ROWS
     if few:
         scratch.n_occurring[j] = _list_few(samples.bins, start, stop, j, sums, occurring)
-    _count(task, start, stop, j, j + 1)
+    if task.criterion == SQUARES and samples.guide.shape[1] == 1:
+        _count_output_of(samples.bins, samples.guide, samples.weight, start, stop, j, sums)
+    elif task.criterion == SQUARES:
+        _count_outputs_of(samples.bins, samples.guide, samples.weight, start, stop, j, sums)
+    else:
+        _count_classes_of(samples.bins, samples.guide, samples.weight, start, stop, j, sums)
     if not few:
         scratch.n_occurring[j] = _list_bins(sums, task.attributes.n_bins[j], occurring)
 
 
 @inner
-def _count(task, start, stop, begin, end):
-    """Add rows to the histograms of attributes begin..end."""
-    samples, histogram, first = task.samples, task.scratch.histogram, task.attributes.first[:end]
-    if histogram.shape[1] == 2 and task.criterion == SQUARES:
-        _count_one_output(samples.bins, samples.guide, start, stop, begin, first, histogram)
-    elif task.criterion == SQUARES:
-        _count_outputs(samples.bins, samples.guide, samples.weight, start, stop, begin, first, histogram)
+def _count_output_of(bins, guide, weight, start, stop, j, sums):
+    if weight.shape[0] == 0:
+        for i in range(start, stop):
+            b = bins[i, j]
+            sums[b, 0] += 1
+            sums[b, 1] += guide[i, 0]
     else:
-        _count_classes(samples.bins, samples.guide, samples.weight, start, stop, begin, first, histogram)
+        for i in range(start, stop):
+            b, w = bins[i, j], weight[i]
+            sums[b, 0] += 1
+            sums[b, 1] += w
+            sums[b, 2] += guide[i, 0] * w
+
+
+@inner
+def _count_outputs_of(bins, guide, weight, start, stop, j, sums):
+    weighted = weight.shape[0] > 0
+    slot = 2 if weighted else 1
+    for i in range(start, stop):
+        b, w = bins[i, j], weight[i] if weighted else 1
+        sums[b, 0] += 1
+        if weighted:
+            sums[b, 1] += w
+        for m in range(guide.shape[1]):
+            sums[b, slot + m] += np.int64(guide[i, m]) * w
+
+
+@inner
+def _count_classes_of(bins, guide, weight, start, stop, j, sums):
+    if weight.shape[0] == 0:
+        for i in range(start, stop):
+            b = bins[i, j]
+            sums[b, 0] += 1
+            sums[b, 1 + guide[i, 0]] += 1
+    else:
+        for i in range(start, stop):
+            b, w = bins[i, j], weight[i]
+            sums[b, 0] += 1
+            sums[b, 1] += w
+            sums[b, 2 + guide[i, 0]] += w
 
 
 @inner
@@ -145,22 +188,34 @@ def _list_bins(sums, n_bins, occurring):
 
 
 @inner
-def _count_one_output(bins, guide, start, stop, begin, first, histogram):
+def _count_one_output(bins, guide, start, stop, first, histogram):
     for i in range(start, stop):
         output = guide[i, 0]
-        for j in range(begin, first.shape[0]):
+        for j in range(first.shape[0]):
             at = first[j] + bins[i, j]
             histogram[at, 0] += 1
             histogram[at, 1] += output
 
 
 @inner
-def _count_outputs(bins, guide, weight, start, stop, begin, first, histogram):
+def _count_weighted_output(bins, guide, weight, start, stop, first, histogram):
+    for i in range(start, stop):
+        w = weight[i]
+        output = guide[i, 0] * w
+        for j in range(first.shape[0]):
+            at = first[j] + bins[i, j]
+            histogram[at, 0] += 1
+            histogram[at, 1] += w
+            histogram[at, 2] += output
+
+
+@inner
+def _count_outputs(bins, guide, weight, start, stop, first, histogram):
     weighted = weight.shape[0] > 0
     slot = 2 if weighted else 1
     for i in range(start, stop):
         w = weight[i] if weighted else 1
-        for j in range(begin, first.shape[0]):
+        for j in range(first.shape[0]):
             at = first[j] + bins[i, j]
             histogram[at, 0] += 1
             if weighted:
@@ -170,12 +225,12 @@ def _count_outputs(bins, guide, weight, start, stop, begin, first, histogram):
 
 
 @inner
-def _count_classes(bins, guide, weight, start, stop, begin, first, histogram):
+def _count_classes(bins, guide, weight, start, stop, first, histogram):
     weighted = weight.shape[0] > 0
     for i in range(start, stop):
         w = weight[i] if weighted else 1
         slot = guide[i, 0] + (2 if weighted else 1)
-        for j in range(begin, first.shape[0]):
+        for j in range(first.shape[0]):
             at = first[j] + bins[i, j]
             histogram[at, 0] += 1
             if weighted:

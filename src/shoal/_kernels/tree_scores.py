@@ -20,17 +20,18 @@ def find_cuts(task, start, stop, tries):
     histogram, n_occurring, sequence = scratch.histogram, scratch.n_occurring, scratch.sequence
     left, total = scratch.left, scratch.total
     form, missing, first = task.attributes.form, task.attributes.missing, task.attributes.first
+    scores, variants, lengths, occurring = scratch.score, scratch.variant, scratch.length, scratch.occurring
     at = weight_slot(task.samples)
     for j in range(form.shape[0]):
         for r in range(tries):
-            scratch.score[j, r] = -np.inf
+            scores[j, r] = -np.inf
         n = n_occurring[j]
         if n < 2:
             continue
         sums, alone = histogram[first[j] :], form[j] == ONE_VS_REST
-        best = scratch.score[j], scratch.variant[j], scratch.length[j]
+        best = scores[j], variants[j], lengths[j]
         for variant in range(2 if missing[j] >= 0 and n > 2 and sums[missing[j], 0] > 0 else 1):
-            lay_sequence(sums, scratch.occurring[j], total, at, n, form[j], missing[j], variant, sequence)
+            lay_sequence(sums, occurring[j], total, at, n, form[j], missing[j], variant, sequence)
             if task.blended:
                 _sweep_blended(task, start, stop, j, n, alone, variant, tries, best)
             elif total.shape[0] == 2 and criterion == SQUARES:

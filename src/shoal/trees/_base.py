@@ -11,11 +11,9 @@ from typing import Any, NamedTuple, Self
 import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils import check_array, check_random_state, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
     _check_sample_weight,
     check_is_fitted,
     validate_data,
@@ -47,6 +45,8 @@ FINE_WEIGHT = 1 << 24
 class Lesson(NamedTuple):
     """A table and what trees learn of it."""
 
+    values: np.ndarray
+    """The rows, as numbers."""
     binned: Binned
     y: np.ndarray
     """int32 (n,) codes of classes, or float64 (n, m)."""
@@ -101,7 +101,10 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     _nominal: list[bool]
-    _n_threads = 1
+
+    def _count_threads(self) -> int:
+        """Threads that may be used."""
+        return 1
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows and their targets.
@@ -171,10 +174,9 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
             rows = np.flatnonzero(weight) if (weight == 0).any() else None
             if rows is None and (weight == weight[0]).all() and weight[0] == 1:
                 weight = None
-        seed = 0
-        binned = bin_table(values, names, seed, self._n_threads)
+        binned = bin_table(values, names, self._count_threads())
         self._features = binned.features
-        return Lesson(binned, y, weight, rows, n_classes)
+        return Lesson(values, binned, y, weight, rows, n_classes)
 
     def _weigh_classes(self, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         return weight
@@ -192,14 +194,13 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         frame = self._open_named(X)
         if frame is not None:
             frames.require_rows(frame)
-            _check_feature_names(self, X, reset=True)
-            _check_n_features(self, X, reset=True)
+            self._check_names(frame, reset=True)
             self._nominal = self._read_nominal(frame)
             values, names = read_features(frame, self._nominal, None)
             _require_finite(values, list(frame.columns))
-            y = validate_data(self, X="no_validation", y=_plain(y), multi_output=True) if y is not None else None
             if y is None:
                 raise ShoalError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+            y = check_array(_plain(y), ensure_2d=False, dtype=None, input_name="y")
             _require_length(y, len(values))
             return values, names, y
         values, y = validate_data(
@@ -218,7 +219,21 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
             return None
         frame = frames.open_frame(X)
         plain = all(frames.content_of(frame[name]) == "number" for name in frame.columns)
-        return None if plain and not frame.implementation.is_pyarrow() else frame
+        return None if plain and frame.implementation.is_pandas() else frame
+
+    def _check_names(self, frame: nw.DataFrame[Any], *, reset: bool) -> None:
+        """Remember the names of the columns, or see that they are the same again."""
+        names = np.array(frame.columns, dtype=object)
+        if reset:
+            self.feature_names_in_, self.n_features_in_ = names, len(names)
+            return
+        known = list(getattr(self, "feature_names_in_", ()))
+        if known and list(names) != known:
+            unknown = [name for name in names if name not in known] or [name for name in known if name not in names]
+            what = f"column {unknown[0]!r} is only in one of them" if unknown else "their order differs"
+            raise DataError(f"The table does not have the columns that were learned from: {what}.")
+        if len(names) != self.n_features_in_:
+            raise DataError(f"The table has {len(names)} columns: the model was trained on {self.n_features_in_}.")
 
     def _code_names(
         self, values: np.ndarray, names: list[Names | None], known: Any
@@ -254,8 +269,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "sensitivity_")
         frame = self._open_named(X)
         if frame is not None:
-            _check_feature_names(self, X, reset=False)
-            _check_n_features(self, X, reset=False)
+            self._check_names(frame, reset=False)
             values, _ = read_features(frame, self._nominal, self._features)
             _require_finite(values, list(frame.columns))
             return values

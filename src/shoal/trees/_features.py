@@ -122,7 +122,7 @@ def code_column(column: np.ndarray, known: Feature | None) -> tuple[np.ndarray, 
     return _codes(codes, values[present], names), names
 
 
-def bin_numbers(column: np.ndarray, seed: int, bins: np.ndarray) -> Numbers:
+def bin_numbers(column: np.ndarray, bins: np.ndarray) -> Numbers:
     """Put numbers into bins: one for each, or for runs that hold about as many rows each where there are too many."""
     low, high = kernel.whole_range(column)
     if 0 <= high - low < NARROW:
@@ -134,7 +134,7 @@ def bin_numbers(column: np.ndarray, seed: int, bins: np.ndarray) -> Numbers:
             return Numbers(values, values)
     values = kernel.distinct_numbers(column, MOST_VALUES)
     if len(values) > MOST_VALUES:
-        numbers = _runs_of_numbers(column, seed)
+        numbers = _runs_of_numbers(column)
     else:
         values = values if len(values) else np.zeros(1)
         numbers = Numbers(values, values)
@@ -142,11 +142,11 @@ def bin_numbers(column: np.ndarray, seed: int, bins: np.ndarray) -> Numbers:
     return numbers
 
 
-def _runs_of_numbers(column: np.ndarray, seed: int) -> Numbers:
+def _runs_of_numbers(column: np.ndarray) -> Numbers:
     present = column[~np.isnan(column)]
     some = present
     if len(present) > SAMPLED_ROWS:
-        some = np.random.default_rng(seed).choice(present, SAMPLED_ROWS)
+        some = np.random.default_rng(0).choice(present, SAMPLED_ROWS)
     tops = np.unique(np.quantile(some, np.arange(1, MOST_VALUES) / MOST_VALUES, method="lower"))
     tops = np.append(tops, np.inf)
     bins = np.empty(len(present), np.uint8)
@@ -164,13 +164,12 @@ class Binned(NamedTuple):
     """uint8 (n, features padded to whole words)."""
     attributes: Attributes
     features: tuple[Feature, ...]
+    low: np.ndarray
+    high: np.ndarray
+    """float64 (bins,): lowest and highest number of each bin, all features one behind the other; NaN of names."""
 
-    def take(self, rows: np.ndarray) -> np.ndarray:
-        """The bins of some rows, to be used up by a tree."""
-        return self.bins[rows]
 
-
-def bin_table(values: np.ndarray, names: Sequence[Names | None], seed: int, n_threads: int) -> Binned:
+def bin_table(values: np.ndarray, names: Sequence[Names | None], n_threads: int) -> Binned:
     """Put every feature into at most 256 bins."""
     n, q = values.shape
     bins = np.zeros((n, -(-q // 8) * 8), np.uint8)
@@ -181,14 +180,20 @@ def bin_table(values: np.ndarray, names: Sequence[Names | None], seed: int, n_th
         if feature is not None:
             bins[:, j] = column
             return feature
-        return bin_numbers(column, seed, bins[:, j])
+        return bin_numbers(column, bins[:, j])
 
     if n_threads == 1 or n < frames.ROWS_WORTH_A_THREAD:
         features = [learn(j) for j in range(q)]
     else:
         with ThreadPoolExecutor(n_threads) as pool:
             features = list(pool.map(learn, range(q)))
-    return Binned(bins, _attributes(features), tuple(features))
+    low, high = (np.concatenate([_padded(feature, end) for feature in features]) for end in ("low", "high"))
+    return Binned(bins, _attributes(features), tuple(features), low, high)
+
+
+def _padded(feature: Feature, end: str) -> np.ndarray:
+    """One number for each bin of a feature."""
+    return np.full(feature.n_bins, np.nan) if isinstance(feature, Names) else np.append(getattr(feature, end), np.nan)
 
 
 def _attributes(features: Sequence[Feature]) -> Attributes:

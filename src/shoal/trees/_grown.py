@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from shoal._kernels import tree as growing
 from shoal._kernels import tree_use as kernel
 from shoal.binned_trees import Grown
-from shoal.trees._features import Binned, Names, Numbers
+from shoal.trees._features import Binned, Names
 
 NODE = np.dtype(
     [("threshold", np.float64), ("left", np.int32), ("feature", np.int32), ("marks", np.int64)],
@@ -207,16 +207,15 @@ def _thresholds(grown: Grown, binned: Binned) -> tuple[np.ndarray, np.ndarray]:
     missing_left = np.zeros(n, bool)
     attributes = binned.attributes
     kernel.cut_between(nodes, grown.samples.bins, attributes.form, attributes.missing, below, above, missing_left)
+    asked = np.flatnonzero((below >= 0) | (above >= 0))
+    first = attributes.first[nodes[asked, growing.ATTRIBUTE]]
+    below, above = below[asked], above[asked]
+    low = np.where(below < 0, -np.inf, binned.high[first + below])
+    high = np.where(above < 0, np.inf, binned.low[first + above])
+    middle = low / 2 + high / 2
     threshold = np.full(n, np.nan)
-    for j, feature in enumerate(binned.features):
-        if not isinstance(feature, Numbers):
-            continue
-        asked = (nodes[:, growing.ATTRIBUTE] == j) & (nodes[:, growing.LEFT] >= 0)
-        low = np.where(below[asked] < 0, -np.inf, feature.high[below[asked]])
-        high = np.where(above[asked] < 0, np.inf, feature.low[above[asked]])
-        middle = low / 2 + high / 2
-        # Half-way may round up to the higher number, which must not go left.
-        threshold[asked] = np.where((middle < high) | np.isinf(high), middle, low)
+    # Half-way may round up to the higher number, which must not go left.
+    threshold[asked] = np.where((middle < high) | np.isinf(high), middle, low)
     return threshold, missing_left
 
 

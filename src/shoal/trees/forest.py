@@ -1,0 +1,309 @@
+"""Random forests that lean less on what is sensitive."""
+
+from __future__ import annotations
+
+import numbers
+from abc import abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.metrics import r2_score
+
+from shoal._kernels import tree_use as kernel
+from shoal.errors import ShoalError
+from shoal.trees._base import LearnsClasses, LearnsNumbers, Lesson, PrivacyTrees
+from shoal.trees._checks import is_share, is_whole
+from shoal.trees._grown import Tree
+from shoal.trees._limits import Budget, check_share, is_budgeted
+
+ROWS_A_BLOCK = 4096
+"""Rows that go down all trees before the next ones do: their values stay near."""
+
+
+class _Forest(PrivacyTrees):
+    """What forests do, of classes or of numbers."""
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        sensitivity: Any = None,
+        penalty: float = 1.0,
+        min_level: int = 0,
+        max_splits: float | None = None,
+        level_by: str = "depth",
+        split_cost: str = "one",
+        weighted: bool = False,
+        share: str = "tree",
+        max_depth: int | None = None,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: Any = 1.0,
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
+        bootstrap: bool = True,
+        max_samples: int | float | None = None,
+        oob_score: bool = False,
+        categorical_features: Any = "from_dtype",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            sensitivity=sensitivity,
+            penalty=penalty,
+            min_level=min_level,
+            max_splits=max_splits,
+            level_by=level_by,
+            split_cost=split_cost,
+            weighted=weighted,
+            max_depth=max_depth,
+            min_samples_split=min_samples_split,
+            min_samples_leaf=min_samples_leaf,
+            min_weight_fraction_leaf=min_weight_fraction_leaf,
+            max_features=max_features,
+            max_leaf_nodes=max_leaf_nodes,
+            min_impurity_decrease=min_impurity_decrease,
+            ccp_alpha=ccp_alpha,
+            categorical_features=categorical_features,
+            random_state=random_state,
+        )
+        self.n_estimators = n_estimators
+        self.share = share
+        self.bootstrap = bootstrap
+        self.max_samples = max_samples
+        self.oob_score = oob_score
+        self.n_jobs = n_jobs
+
+    trees_: list[Tree]
+
+    def _count_threads(self) -> int:
+        return int(effective_n_jobs(self.n_jobs))
+
+    def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
+        seeds = random.randint(2**31, size=self.n_estimators)
+        shared = self.share == "ensemble" and is_budgeted(self._leaning(), self.sensitivity_)
+        if shared:
+            # What one tree leaves of the budget is for those that follow.
+            budget = Budget(self._leaning(), self.sensitivity_, self.n_estimators)
+            self.trees_ = []
+            for seed in seeds.tolist():
+                tree = self._grow_drawn(lesson, seed, budget.portion())
+                budget.spend(tree)
+                self.trees_.append(tree)
+        else:
+            grow = partial(self._grow_drawn, lesson, budget=None)
+            self.trees_ = _in_threads(grow, seeds.tolist(), self._count_threads())
+        if self.oob_score:
+            self._score_left_out(lesson, seeds)
+
+    def _grow_drawn(self, lesson: Lesson, seed: int, budget: np.ndarray | None) -> Tree:
+        """Grow one tree on rows that are drawn with replacement."""
+        if not self.bootstrap:
+            return self._grow_tree(lesson, seed, None, lesson.weight, budget)
+        rows, counts = self._draw_rows(lesson, seed)
+        weight = counts.astype(float)
+        if lesson.weight is not None:
+            weight *= lesson.weight[rows]
+        return self._grow_tree(lesson, seed, rows, weight, budget)
+
+    def _draw_rows(self, lesson: Lesson, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that were drawn, and how often each was."""
+        candidates = np.arange(len(lesson.y)) if lesson.rows is None else lesson.rows
+        n, asked = len(candidates), self.max_samples
+        if asked is not None:
+            n = int(asked) if isinstance(asked, numbers.Integral) else max(round(n * asked), 1)
+        drawn = np.random.default_rng(seed).integers(0, len(candidates), n)
+        counts = np.bincount(drawn, minlength=len(candidates))
+        return candidates[counts > 0], counts[counts > 0]
+
+    def _trees(self) -> list[tuple[float, Tree]]:
+        return [(1.0, tree) for tree in self.trees_]
+
+    def _average(self, values: np.ndarray) -> np.ndarray:
+        """The mean of what the trees answer."""
+        total = np.zeros((len(values), self.trees_[0].value.shape[1]))
+
+        def answer(start: int) -> None:
+            stop = start + ROWS_A_BLOCK
+            for tree in self.trees_:
+                kernel.add_answers(*tree.branches, values[start:stop], tree.value, 1.0, total[start:stop])
+
+        _in_threads(answer, range(0, len(values), ROWS_A_BLOCK), self._count_threads())
+        return total / len(self.trees_)
+
+    def _score_left_out(self, lesson: Lesson, seeds: np.ndarray) -> None:
+        """Score every row by the trees that have not seen it."""
+        values = lesson.values
+        total = np.zeros((len(values), self.trees_[0].value.shape[1]))
+        times = np.zeros(len(values))
+        for seed, tree in zip(seeds.tolist(), self.trees_, strict=True):
+            left_out = np.ones(len(values), bool)
+            left_out[self._draw_rows(lesson, seed)[0]] = False
+            total[left_out] += tree.answers(values[left_out])
+            times += left_out
+        scored = times > 0
+        answers = total[scored] / times[scored, None]
+        self.oob_score_ = self._score_answers(answers, lesson.y[scored])
+
+    @abstractmethod
+    def _score_answers(self, answers: np.ndarray, y: np.ndarray) -> float:
+        """Accuracy, or R²."""
+
+    def apply(self, X: Any) -> np.ndarray:
+        """The leaf of each row in each tree (n_rows, n_trees)."""
+        values = self._read_rows(X)
+        return np.column_stack([tree.apply(values) for tree in self.trees_])
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_share(self.share)
+        if not is_whole(self.n_estimators, 1):
+            raise ShoalError(f"n_estimators={self.n_estimators!r}: choose a whole number from 1 on.")
+        if self.oob_score and not self.bootstrap:
+            raise ShoalError("oob_score=True needs rows that trees have not seen: leave bootstrap=True.")
+        samples = self.max_samples
+        if samples is not None and not is_whole(samples, 1) and not is_share(samples):
+            raise ShoalError(f"max_samples={samples!r}: choose a whole number, a share up to 1.0, or None.")
+
+
+class PrivacyForestClassifier(LearnsClasses, _Forest):
+    """A random forest whose splits avoid sensitive features.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Trees.
+    sensitivity, penalty, min_level, max_splits, level_by, split_cost, weighted, categorical_features
+        As in :class:`PrivacyTreeClassifier`.
+    share : {"tree", "ensemble"}
+        Whether ``max_splits`` is for every tree, or for all together. Trees are then grown one after the other, and
+        each may spend an equal part of what is left for it and those that follow.
+    criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, max_features, max_leaf_nodes, \
+min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_score, n_jobs, random_state
+        As in scikit-learn's ``RandomForestClassifier``. The result does not depend on ``n_jobs``.
+
+    Attributes
+    ----------
+    trees_ : list of Tree
+    classes_, feature_importances_, impurity_importances_, n_splits_, sensitivity_
+        As in :class:`PrivacyTreeClassifier`, the importances as means over the trees.
+    oob_score_ : float
+        Accuracy on rows that trees have not seen, if asked for.
+
+    Examples
+    --------
+    >>> from shoal import PrivacyForestClassifier
+    >>> from shoal.datasets import make_census
+    >>> census = make_census(1000)
+    >>> X, y = census.frame.drop("income"), census.frame["income"]
+    >>> forest = PrivacyForestClassifier(10, sensitivity={"age": 1.0}, max_splits=3, share="ensemble", random_state=0)
+    >>> int(forest.fit(X, y).n_splits_[X.columns.index("age")]) <= 3
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        sensitivity: Any = None,
+        penalty: float = 1.0,
+        min_level: int = 0,
+        max_splits: float | None = None,
+        level_by: str = "depth",
+        split_cost: str = "one",
+        weighted: bool = False,
+        share: str = "tree",
+        criterion: str = "gini",
+        max_depth: int | None = None,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: Any = "sqrt",
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        class_weight: Any = None,
+        ccp_alpha: float = 0.0,
+        bootstrap: bool = True,
+        max_samples: int | float | None = None,
+        oob_score: bool = False,
+        categorical_features: Any = "from_dtype",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_estimators,
+            sensitivity=sensitivity,
+            penalty=penalty,
+            min_level=min_level,
+            max_splits=max_splits,
+            level_by=level_by,
+            split_cost=split_cost,
+            weighted=weighted,
+            share=share,
+            max_depth=max_depth,
+            min_samples_split=min_samples_split,
+            min_samples_leaf=min_samples_leaf,
+            min_weight_fraction_leaf=min_weight_fraction_leaf,
+            max_features=max_features,
+            max_leaf_nodes=max_leaf_nodes,
+            min_impurity_decrease=min_impurity_decrease,
+            ccp_alpha=ccp_alpha,
+            bootstrap=bootstrap,
+            max_samples=max_samples,
+            oob_score=oob_score,
+            categorical_features=categorical_features,
+            n_jobs=n_jobs,
+            random_state=random_state,
+        )
+        self.criterion = criterion
+        self.class_weight = class_weight
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_criterion()
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes, the mean over the trees."""
+        values = self._read_rows(X)
+        return self._average(values)
+
+    def _score_answers(self, answers: np.ndarray, y: np.ndarray) -> float:
+        return float((answers.argmax(axis=1) == y).mean())
+
+
+class PrivacyForestRegressor(LearnsNumbers, _Forest):
+    """A random forest for numbers, one or several, whose splits avoid sensitive features.
+
+    Parameters and attributes are those of :class:`PrivacyForestClassifier`, but for classes; the impurity is the
+    variance, and all features are looked at in every node by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import PrivacyForestRegressor
+    >>> X = np.arange(40.0).reshape(20, 2)
+    >>> forest = PrivacyForestRegressor(5, sensitivity={0: 1.0}, max_splits=0, random_state=0)
+    >>> forest.fit(X, X[:, 0]).feature_importances_
+    array([0., 1.])
+    """
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The mean of what the trees answer."""
+        values = self._read_rows(X)
+        return self._shape(self._average(values))
+
+    def _score_answers(self, answers: np.ndarray, y: np.ndarray) -> float:
+        return float(r2_score(y, answers))
+
+
+def _in_threads(function: Callable[[Any], Any], items: Any, n_threads: int) -> list[Any]:
+    if n_threads == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(function, items))
