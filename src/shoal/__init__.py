@@ -31,6 +31,7 @@ _HOMES = {
     "PrivacyTreeRegressor": "trees.tree",
     "PrivacyForestClassifier": "trees.forest",
     "PrivacyForestRegressor": "trees.forest",
+    "PrivacyBoostClassifier": "trees.boost",
     "anonymize": "release",
     "check": "release",
     "Release": "release",

@@ -13,7 +13,7 @@ import numpy as np
 from shoal._kernels._borrow import borrow
 from shoal._kernels._jit import inner, jit, merged
 from shoal._kernels.guard import guard_holds
-from shoal._kernels.tree_counts import clear, fill, settled
+from shoal._kernels.tree_counts import clear, cost_of, fill, settled
 from shoal._kernels.tree_data import (
     BEST_FIRST,
     DEPTH_FIRST,
@@ -121,8 +121,7 @@ def _cut(task, guard, nodes, side, node, n_visited):
         j, middle, gain = _make_best_cut(task, guard, start, stop, tries, side[node])
         nodes[node, ATTRIBUTE], nodes[node, MIDDLE] = j, middle
         if j >= 0:
-            limits = task.limits
-            limits.budget[j] -= limits.row_cost * (stop - start) if limits.row_cost > 0.0 else 1.0
+            task.limits.budget[j] -= cost_of(task.limits, stop - start)
     clear(task)
     return gain
 

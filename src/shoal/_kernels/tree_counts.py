@@ -23,8 +23,8 @@ def fill(task, start, stop, level):
     one has more.
     """
     n_occurring, draw = task.scratch.n_occurring, task.draw
-    n = n_occurring.shape[0]
-    if draw.n_tried >= n and not _is_any_barred(task.limits, level):
+    n, cost = n_occurring.shape[0], cost_of(task.limits, stop - start)
+    if draw.n_tried >= n and not _is_any_barred(task.limits, level, cost):
         _fill_all(task, start, stop)
         _sum_up(task, 0)
         return True
@@ -35,7 +35,7 @@ def fill(task, start, stop, level):
         if turn >= draw.n_tried and useful:
             break
         j = _draw(draw, turn) if draw.n_tried < n else turn
-        if _is_barred(task.limits, j, level):
+        if _is_barred(task.limits, j, level, cost):
             continue
         _fill_one(task, start, stop, j)
         useful |= n_occurring[j] > 1
@@ -46,18 +46,23 @@ def fill(task, start, stop, level):
 
 
 @merged
-def _is_barred(limits, j, level):
+def _is_barred(limits, j, level, cost):
     """Whether an attribute may not be cut here; what is left of a budget is known up to rounding."""
-    least = 1.0 - 1e-9 if limits.row_cost == 0.0 else 1e-9
-    return level < limits.level[j] or limits.budget[j] < least
+    return level < limits.level[j] or limits.budget[j] < cost - 1e-9
 
 
 @merged
-def _is_any_barred(limits, level):
+def _is_any_barred(limits, level, cost):
     n_barred = 0
     for j in range(limits.level.shape[0]):
-        n_barred += _is_barred(limits, j, level)
+        n_barred += _is_barred(limits, j, level, cost)
     return n_barred > 0
+
+
+@inner
+def cost_of(limits, n_rows):
+    """What a cut of a node of so many rows takes off the budget of its attribute."""
+    return limits.row_cost * n_rows if limits.row_cost > 0.0 else 1.0
 
 
 @merged

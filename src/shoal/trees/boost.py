@@ -1,0 +1,170 @@
+"""Boosted trees (AdaBoost) that lean less on what is sensitive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from shoal._kernels import tree_use as kernel
+from shoal.errors import ShoalError
+from shoal.trees._base import LearnsClasses, Lesson, PrivacyTrees
+from shoal.trees._checks import is_number, is_whole
+from shoal.trees._grown import Tree
+from shoal.trees._limits import Budget, check_share, is_budgeted
+
+
+class PrivacyBoostClassifier(LearnsClasses, PrivacyTrees):
+    """AdaBoost (SAMME) of trees whose splits avoid sensitive features.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Trees at most; fewer if one errs nowhere, or no better than chance.
+    learning_rate : float
+        What every tree's vote is multiplied with.
+    sensitivity, penalty, min_level, max_splits, level_by, split_cost, weighted, categorical_features
+        As in :class:`PrivacyTreeClassifier`.
+    share : {"tree", "ensemble"}
+        Whether ``max_splits`` is for every tree, or for all together: each may then spend an equal part of what is
+        left for it and those that follow.
+    criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, max_features, max_leaf_nodes, \
+min_impurity_decrease, class_weight, ccp_alpha, random_state
+        As in :class:`PrivacyTreeClassifier`, for every tree; trees are stumps by default.
+
+    Attributes
+    ----------
+    trees_ : list of Tree
+    votes_ : float array (n_trees,)
+        How much each tree counts.
+    errors_ : float array (n_trees,)
+        The share of the weight of the rows that each tree gets wrong.
+    classes_, feature_importances_, impurity_importances_, n_splits_, sensitivity_
+        As in :class:`PrivacyTreeClassifier`, the importances as means over the trees by their votes.
+
+    Examples
+    --------
+    >>> from shoal import PrivacyBoostClassifier
+    >>> from shoal.datasets import make_census
+    >>> census = make_census(1000)
+    >>> X, y = census.frame.drop("income"), census.frame["income"]
+    >>> boost = PrivacyBoostClassifier(20, sensitivity={"age": 1.0}, max_splits=2, share="ensemble")
+    >>> int(boost.fit(X, y).n_splits_[X.columns.index("age")]) <= 2
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 50,
+        *,
+        learning_rate: float = 1.0,
+        sensitivity: Any = None,
+        penalty: float = 1.0,
+        min_level: int = 0,
+        max_splits: float | None = None,
+        level_by: str = "depth",
+        split_cost: str = "one",
+        weighted: bool = False,
+        share: str = "tree",
+        criterion: str = "gini",
+        max_depth: int | None = 1,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: Any = None,
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        class_weight: Any = None,
+        ccp_alpha: float = 0.0,
+        categorical_features: Any = "from_dtype",
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            sensitivity=sensitivity,
+            penalty=penalty,
+            min_level=min_level,
+            max_splits=max_splits,
+            level_by=level_by,
+            split_cost=split_cost,
+            weighted=weighted,
+            max_depth=max_depth,
+            min_samples_split=min_samples_split,
+            min_samples_leaf=min_samples_leaf,
+            min_weight_fraction_leaf=min_weight_fraction_leaf,
+            max_features=max_features,
+            max_leaf_nodes=max_leaf_nodes,
+            min_impurity_decrease=min_impurity_decrease,
+            ccp_alpha=ccp_alpha,
+            categorical_features=categorical_features,
+            random_state=random_state,
+        )
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.share = share
+        self.criterion = criterion
+        self.class_weight = class_weight
+
+    trees_: list[Tree]
+
+    def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
+        rows = np.arange(len(lesson.y)) if lesson.rows is None else lesson.rows
+        weight = np.ones(len(rows)) if lesson.weight is None else lesson.weight[rows]
+        weight = weight / weight.sum()
+        shared = self.share == "ensemble" and is_budgeted(self._leaning(), self.sensitivity_)
+        budget = Budget(self._leaning(), self.sensitivity_, self.n_estimators) if shared else None
+        chance = 1.0 - 1.0 / lesson.n_classes
+        self.trees_, votes, errors = [], [], []
+        for seed in random.randint(2**31, size=self.n_estimators).tolist():
+            tree = self._grow_tree(lesson, seed, rows, weight, None if budget is None else budget.portion())
+            wrong = tree.answers(lesson.values[rows]).argmax(axis=1) != lesson.y[rows]
+            error = float(weight[wrong].sum() / weight.sum())
+            if error >= chance and self.trees_:
+                break
+            # A tree that errs nowhere needs no others; one that is no better than chance is kept if it is alone.
+            last = error <= 0 or error >= chance
+            vote = 1.0 if last else self.learning_rate * (np.log((1 - error) / error) + np.log(lesson.n_classes - 1))
+            self.trees_.append(tree)
+            votes.append(vote)
+            errors.append(error)
+            if last:
+                break
+            if budget is not None:
+                budget.spend(tree)
+            weight = weight * np.exp(vote * wrong)
+            weight /= weight.sum()
+        self.votes_, self.errors_ = np.array(votes), np.array(errors)
+
+    def _trees(self) -> list[tuple[float, Tree]]:
+        return list(zip(self.votes_.tolist(), self.trees_, strict=True))
+
+    def _count_votes(self, values: np.ndarray) -> np.ndarray:
+        """Votes for each class (n, classes), from -1 / (classes - 1) to 1."""
+        n = self.n_classes_
+        total = np.zeros((len(values), n))
+        for vote, tree in self._trees():
+            ballots = np.full(tree.value.shape, -1.0 / max(n - 1, 1))
+            ballots[np.arange(len(ballots)), tree.value.argmax(axis=1)] = 1.0
+            kernel.add_answers(*tree.branches, values, ballots, vote, total)
+        return total / self.votes_.sum()
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Votes for each class; of two classes those for the second less those for the first."""
+        values = self._read_rows(X)
+        votes = self._count_votes(values)
+        return votes[:, 1] - votes[:, 0] if self.n_classes_ == 2 else votes
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes, from the votes as in scikit-learn."""
+        values = self._read_rows(X)
+        votes = self._count_votes(values)
+        return np.asarray(softmax(votes if self.n_classes_ == 2 else votes / max(self.n_classes_ - 1, 1), axis=1))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_criterion()
+        check_share(self.share)
+        if not is_whole(self.n_estimators, 1):
+            raise ShoalError(f"n_estimators={self.n_estimators!r}: choose a whole number from 1 on.")
+        if not is_number(self.learning_rate, 0) or self.learning_rate == 0:
+            raise ShoalError(f"learning_rate={self.learning_rate!r}: choose a number above 0.")
