@@ -1,14 +1,18 @@
 """Privacy-guided trees: scikit-learn's tree where nothing is sensitive, and limits that hold where something is."""
 
+import re
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.ensemble import AdaBoostClassifier
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import cross_val_score, train_test_split
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -19,6 +23,9 @@ from shoal import (
     PrivacyTreeClassifier,
     PrivacyTreeRegressor,
 )
+from shoal.datasets import fetch_nursery
+from shoal.errors import ShoalError
+from shoal.table import encode
 
 
 def not_by_drawing(estimator):
@@ -207,3 +214,73 @@ def test_boosting_votes_as_scikit_learn_does():
     np.testing.assert_allclose(ours.votes_, theirs.estimator_weights_)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X))
     np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X))
+
+
+def test_nursery_as_in_the_paper(data_folder):
+    """The importance of ``social`` falls with the splits it may have, and accuracy with it (Table 7, Figure 1)."""
+    nursery = fetch_nursery(boolean_social=True)
+    names = [one.name for one in nursery.schema if one.role != "target"]
+    columns = encode(nursery.frame, nursery.schema).columns
+    X, y = np.column_stack([columns[name].codes for name in names]), nursery.frame["class"].to_numpy()
+    social = names.index("social")
+    found = []
+    for splits in (None, 10, 5, 3, 2, 1, 0):
+        scores = []
+        for seed in range(3):
+            train, test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=seed)
+            tree = PrivacyTreeClassifier(sensitivity={social: 1.0}, penalty=0.0, max_splits=splits).fit(train, y_train)
+            scores.append((tree.feature_importances_[social], tree.score(test, y_test)))
+        found.append(np.mean(scores, axis=0))
+    importances, accuracies = np.transpose(found)
+    np.testing.assert_allclose(importances, [0.043, 0.043, 0.039, 0.033, 0.021, 0.014, 0.0], atol=0.003)
+    np.testing.assert_allclose(accuracies, [0.998, 0.998, 0.993, 0.981, 0.969, 0.944, 0.924], atol=0.008)
+
+
+@pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"])
+def test_names_and_missing_values_are_taken_as_they_are(library):
+    frame = {"color": ["red", "blue", None, "green"] * 20, "size": [1.0, None, 3.0, 4.0] * 20}
+    y = [0, 1, 1, 0] * 20
+    X = {"polars": pl.DataFrame, "pandas": pd.DataFrame, "pyarrow": pa.table}[library](frame)
+    for model in (PrivacyTreeClassifier(), PrivacyForestClassifier(5, random_state=0), PrivacyBoostClassifier(5)):
+        assert model.fit(X, y).score(X, y) == 1.0
+        assert list(model.feature_names_in_) == ["color", "size"]
+    unseen = {"color": ["violet"], "size": [2.0]}
+    assert model.predict({"polars": pl.DataFrame, "pandas": pd.DataFrame, "pyarrow": pa.table}[library](unseen))[0] in (
+        0,
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sensitivity": {"nobody": 1.0}}, "'nobody', which is no feature"),
+        ({"sensitivity": {0: 2.0}}, "from 0 to 1"),
+        ({"sensitivity": ["a"]}, "pass a dict"),
+        ({"penalty": -1}, "from 0"),
+        ({"min_level": 1.5}, "whole number"),
+        ({"max_splits": -1}, "max_splits=-1"),
+        ({"level_by": "height"}, "depth or visits"),
+        ({"split_cost": "cells"}, "one or rows"),
+        ({"criterion": "accuracy"}, "gini, entropy or log_loss"),
+        ({"max_depth": 0}, "max_depth=0"),
+        ({"max_features": "all"}, "max_features='all'"),
+    ],
+)
+def test_bad_settings_get_one_sentence(options, words):
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ShoalError, match=re.escape(words)):
+        PrivacyTreeClassifier(**options).fit(X, y)
+
+
+def test_importance_falls_as_sensitivity_grows():
+    """On average over tables; in a single one it need not."""
+    importances = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        X = random.integers(0, 10, (400, 5)).astype(float)
+        y = (X.sum(axis=1) + random.normal(0, 4, 400) > 22).astype(int)
+        weights = (0.0, 0.25, 0.5, 1.0)
+        models = [PrivacyTreeClassifier(sensitivity={0: w}, max_depth=4).fit(X, y) for w in weights]
+        importances.append([model.feature_importances_[0] for model in models])
+    assert (np.diff(np.mean(importances, axis=0)) <= 1e-9).all()

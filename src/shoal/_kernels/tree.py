@@ -50,7 +50,7 @@ def grow(task, guard, start, stop):
     begin, end = np.int64(0), np.int64(1)
     while n_leaves < task.bounds.most_leaves:
         for node in range(begin, end):
-            gain = _cut(task, guard, nodes, side, node, n_visited)
+            gain = _cut(task, guard, borrow(nodes), borrow(side), node, n_visited)
             n_visited += 1
             if best_first and nodes[node, ATTRIBUTE] >= 0:
                 heapq.heappush(heap, (-gain, np.int64(node)))
@@ -62,7 +62,7 @@ def grow(task, guard, start, stop):
         if nodes[node, ATTRIBUTE] >= 0:
             if n_nodes + 2 > nodes.shape[0]:
                 nodes, side = _longer(nodes, n_nodes, -1), _longer(side, n_nodes, 0)
-            _part(nodes, node, n_nodes)
+            _part(borrow(nodes), node, n_nodes)
             if not best_first:
                 for child in range(n_nodes, n_nodes + 2):
                     heapq.heappush(heap, (_priority(task.growth, child), np.int64(child)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shoal._kernels._borrow import borrow
 from shoal._kernels._jit import inner, jit
 from shoal._kernels.tree import ATTRIBUTE, BEGIN, END, LEFT, MIDDLE, RIGHT, goes_left
 from shoal._kernels.tree_data import ORDERED
@@ -152,11 +153,11 @@ NAMES, MISSING_LEFT = 1, 2
 
 
 @inner
-def _leaf_of(nodes, side, row):
+def _leaf_of(nodes, side, values, i):
     """Where a row ends up; the right child follows the left one."""
     node = np.int64(0)
     while nodes[node].left >= 0:
-        value = row[nodes[node].feature]
+        value = values[i, nodes[node].feature]
         if nodes[node].marks & NAMES:
             left = goes_left(side[node], np.int64(value))
         else:
@@ -168,15 +169,17 @@ def _leaf_of(nodes, side, row):
 @jit
 def find_leaves(nodes, side, values, leaves):
     """The leaf of each row."""
+    nodes, side, values = borrow((nodes, side, values))
     for i in range(values.shape[0]):
-        leaves[i] = _leaf_of(nodes, side, values[i])
+        leaves[i] = _leaf_of(nodes, side, values, i)
 
 
 @jit
 def add_answers(nodes, side, values, answers, factor, total):
     """Add to each row what the tree answers, so many times."""
+    nodes, side, values = borrow((nodes, side, values))
     for i in range(values.shape[0]):
-        leaf = _leaf_of(nodes, side, values[i])
+        leaf = _leaf_of(nodes, side, values, i)
         for m in range(answers.shape[1]):
             total[i, m] += factor * answers[leaf, m]
 
