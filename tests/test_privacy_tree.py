@@ -20,12 +20,14 @@ from shoal import (
     PrivacyBoostClassifier,
     PrivacyForestClassifier,
     PrivacyForestRegressor,
+    PrivacySearchCV,
     PrivacyTreeClassifier,
     PrivacyTreeRegressor,
 )
 from shoal.datasets import fetch_nursery
 from shoal.errors import ShoalError
 from shoal.table import encode
+from shoal.trees import export_dot, export_text
 
 
 def not_by_drawing(estimator):
@@ -284,3 +286,48 @@ def test_importance_falls_as_sensitivity_grows():
         models = [PrivacyTreeClassifier(sensitivity={0: w}, max_depth=4).fit(X, y) for w in weights]
         importances.append([model.feature_importances_[0] for model in models])
     assert (np.diff(np.mean(importances, axis=0)) <= 1e-9).all()
+
+
+def test_the_text_of_a_tree_says_where_rows_go():
+    """Every row follows the rules that it meets, down to its class."""
+    X = pl.DataFrame({"color": ["red", "blue", None, "green"] * 20, "size": [1.0, None, 3.0, 4.0] * 20})
+    y = np.array([0, 1, 1, 0] * 20)
+    model = PrivacyTreeClassifier(sensitivity={"color": 0.5}, penalty=0.0).fit(X, y)
+    text = export_text(model)
+    assert text.count("(! 0.5)") == 2 * model.n_splits_[0]
+    assert "{" in text
+    assert text.count("class:") == model.get_n_leaves()
+    assert "..." in export_text(model, max_depth=0)
+    graph = export_dot(model)
+    assert graph.count("->") == model.tree_.node_count - 1
+    assert graph.count('fillcolor="#ff') == model.n_splits_[0] + 1
+    with pytest.raises(ShoalError, match="There is no tree 1"):
+        export_text(model, tree=1)
+
+
+def test_the_search_keeps_to_its_bounds():
+    random = np.random.default_rng(0)
+    X = random.integers(0, 8, (600, 4)).astype(float)
+    X[:, 1] = X[:, 0] + random.integers(0, 2, 600)
+    y = (X[:, 0] + X[:, 2] + random.normal(0, 1, 600) > 8).astype(int)
+    tree = PrivacyTreeClassifier(sensitivity={0: 1.0}, max_depth=5)
+    search = PrivacySearchCV(tree, max_accuracy_loss=0.03).fit(X, y)
+    assert search.best_.score >= search.plain_.score - 0.03
+    assert search.best_.risk == min(one.risk for one in search.tried_ if one.score >= search.plain_.score - 0.03)
+    assert search.best_.risk < 0.1 < search.plain_.risk
+    assert search.score(X, y) == search.best_estimator_.score(X, y) > 0.8
+    bounded = PrivacySearchCV(tree, max_risk=0.2).fit(X, y)
+    assert bounded.best_.score == max(one.score for one in bounded.tried_ if one.risk <= 0.2)
+    assert any(one.on_frontier for one in bounded.tried_)
+    with pytest.raises(ShoalError, match="reaches a risk of 0"):
+        PrivacySearchCV(tree, max_risk=0.0, settings=[{"penalty": 0.1}]).fit(X, y)
+
+
+def test_the_search_takes_any_risk_and_refuses_what_it_cannot_search():
+    X, y = load_iris(return_X_y=True)
+    tree = PrivacyTreeClassifier(sensitivity={3: 1.0}, max_depth=3)
+    search = PrivacySearchCV(tree, risk=lambda model, X, y: model.n_splits_[3], cv=3).fit(X, y)
+    assert search.best_.risk <= search.plain_.risk
+    for model, words in ((DecisionTreeClassifier(), "pass a PrivacyTree"), (PrivacyTreeClassifier(), "no sensitive")):
+        with pytest.raises(ShoalError, match=words):
+            PrivacySearchCV(model).fit(X, y)

@@ -34,7 +34,7 @@ from shoal.binned_trees import (
 )
 from shoal.errors import DataError, ShoalError
 from shoal.trees._checks import is_number, is_share, is_whole
-from shoal.trees._features import Binned, Names, bin_table, code_column, is_nominal, read_features
+from shoal.trees._features import Binned, Feature, Names, bin_table, code_column, is_nominal, read_features
 from shoal.trees._grown import Sums, Tree, build_tree, sum_classes, sum_numbers
 from shoal.trees._limits import Leaning, check_leaning, is_budgeted, make_limits, read_sensitivity
 
@@ -101,6 +101,9 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     _nominal: list[bool]
+    _saw_missing: np.ndarray
+    _features: tuple[Feature, ...]
+    sensitivity_: np.ndarray
 
     def _count_threads(self) -> int:
         """Threads that may be used."""
@@ -176,6 +179,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
                 weight = None
         binned = bin_table(values, names, self._count_threads())
         self._features = binned.features
+        self._saw_missing = np.isnan(values).any(axis=0)
         return Lesson(values, binned, y, weight, rows, n_classes)
 
     def _weigh_classes(self, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:

@@ -1,0 +1,212 @@
+"""Find how little a model can lean on sensitive features without losing more accuracy than one can afford."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from shoal import frames
+from shoal.errors import ShoalError
+from shoal.trees._base import PrivacyTrees
+from shoal.trees._checks import is_number
+
+NOTHING: dict[str, Any] = {"penalty": 0.0, "min_level": 0, "max_splits": None}
+"""No method at all: what a model does that knows of no sensitivity."""
+PENALTIES = (0.25, 0.5, 1.0, 2.0, 5.0)
+LEVELS = (1, 2, 3, 4, 6, 8)
+SPLITS = (0, 1, 2, 3, 5, 10, 20, 50)
+Risk = Callable[[Any, Any, Any], float]
+
+
+class Tried(NamedTuple):
+    """A setting, and what it costs and gains, means over the folds."""
+
+    setting: dict[str, Any]
+    score: float
+    score_error: float
+    """Standard error of the difference between this score and that without any method."""
+    risk: float
+    """By default the importance of the sensitive features, together."""
+    on_frontier: bool
+    """Whether no other setting has both a higher score and a lower risk."""
+
+
+class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Try settings of the three methods, and train the model that leans least at a bearable cost.
+
+    Parameters
+    ----------
+    estimator : PrivacyTreeClassifier or another of these
+        With its ``sensitivity``; whatever it says of the three methods is replaced.
+    max_accuracy_loss : float, optional
+        What the score may fall by, in its own units, against a model that knows of no sensitivity. Among the settings
+        that keep to it the one of the lowest risk is taken. 0.01 if no bound is given.
+    max_risk : float, optional
+        What the risk may be at most. Among the settings that keep to it (and to ``max_accuracy_loss``, if given) the
+        one of the highest score is taken.
+    settings : sequence of dict, optional
+        What is tried; by default each method by itself from mild to strict, and penalties together with splits.
+    risk : "importance" or callable
+        What is to be low: the importance of the sensitive features together, or ``risk(model, X, y)`` of a fitted model
+        and rows that it has not seen, such as the advantage of an attack.
+    scoring : str or callable, optional
+        As scikit-learn names it; accuracy or R² by default.
+    cv : int or splitter
+        Folds.
+    n_jobs : int, optional
+        Models that are trained side by side.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        Trained on all rows with the best setting.
+    best_ : Tried
+    plain_ : Tried
+        Without any method.
+    tried_ : list of Tried
+        All of them, by risk.
+
+    Examples
+    --------
+    >>> from shoal import PrivacySearchCV, PrivacyTreeClassifier
+    >>> from shoal.datasets import make_census
+    >>> census = make_census(2000)
+    >>> X, y = census.frame.drop("income"), census.frame["income"]
+    >>> tree = PrivacyTreeClassifier(sensitivity={"age": 1.0}, max_depth=6)
+    >>> search = PrivacySearchCV(tree, max_accuracy_loss=0.02, cv=3).fit(X, y)
+    >>> search.best_.risk < search.plain_.risk
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: PrivacyTrees,
+        *,
+        max_accuracy_loss: float | None = None,
+        max_risk: float | None = None,
+        settings: Sequence[dict[str, Any]] | None = None,
+        risk: str | Risk = "importance",
+        scoring: Any = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.max_accuracy_loss = max_accuracy_loss
+        self.max_risk = max_risk
+        self.settings = settings
+        self.risk = risk
+        self.scoring = scoring
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Try the settings on folds of the rows, and train on all of them with the best."""
+        self._check_parameters()
+        y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+        classes = hasattr(self.estimator, "predict_proba")
+        folds = list(check_cv(self.cv, y, classifier=classes).split(np.zeros(len(y)), y))
+        settings = [
+            NOTHING,
+            *(NOTHING | one for one in (default_settings() if self.settings is None else self.settings)),
+        ]
+        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        found = parallel(delayed(self._try)(X, y, one, fold) for one in settings for fold in folds)
+        outcomes = np.array(found).reshape(len(settings), len(folds), 2)
+        tried = _compare(settings, outcomes)
+        self.plain_ = tried[0]
+        self.tried_ = sorted(tried, key=lambda one: (one.risk, -one.score))
+        self.best_ = self._choose(tried)
+        self.best_estimator_ = clone(self.estimator).set_params(**self.best_.setting).fit(X, y)
+        return self
+
+    def _try(
+        self, X: Any, y: np.ndarray, setting: dict[str, Any], fold: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[float, float]:
+        """Score and risk of a model that is trained on a part of the rows."""
+        train, test = fold
+        model = clone(self.estimator).set_params(**setting).fit(_take(X, train), y[train])
+        unseen = _take(X, test), y[test]
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        score = model.score(*unseen) if scorer is None else scorer(model, *unseen)
+        if callable(self.risk):
+            return float(score), float(self.risk(model, *unseen))
+        return float(score), float(model.feature_importances_[model.sensitivity_ > 0].sum())
+
+    def _choose(self, tried: list[Tried]) -> Tried:
+        allowed = self.max_accuracy_loss if self.max_accuracy_loss is not None or self.max_risk is not None else 0.01
+        bearable = tried if allowed is None else [one for one in tried if one.score >= tried[0].score - allowed - 1e-12]
+        if self.max_risk is None:
+            return min(bearable, key=lambda one: (one.risk, -one.score))
+        low = [one for one in bearable if one.risk <= self.max_risk + 1e-12]
+        if not low:
+            lowest = min(one.risk for one in bearable)
+            raise ShoalError(
+                f"No setting that was tried reaches a risk of {self.max_risk:g}; the lowest is {lowest:.3g}: allow "
+                "more of it, or more loss of accuracy."
+            )
+        return max(low, key=lambda one: (one.score, -one.risk))
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.estimator, PrivacyTrees):
+            kind = type(self.estimator).__name__
+            raise ShoalError(f"The estimator is a {kind}: pass a PrivacyTreeClassifier, or another of these.")
+        if self.estimator.sensitivity is None:
+            raise ShoalError("The estimator knows of no sensitive feature: give it a sensitivity.")
+        for name in ("max_accuracy_loss", "max_risk"):
+            if getattr(self, name) is not None and not is_number(getattr(self, name), 0):
+                raise ShoalError(f"{name}={getattr(self, name)!r}: choose a number from 0 on, or None.")
+        if not callable(self.risk) and self.risk != "importance":
+            raise ShoalError(f"There is no risk {self.risk!r}: choose importance, or pass a function.")
+
+    def predict(self, X: Any) -> np.ndarray:
+        """What the best model predicts."""
+        check_is_fitted(self, "best_estimator_")
+        return np.asarray(self.best_estimator_.predict(X))
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes by the best model."""
+        check_is_fitted(self, "best_estimator_")
+        return np.asarray(self.best_estimator_.predict_proba(X))  # type: ignore[attr-defined]
+
+    def score(self, X: Any, y: Any) -> float:
+        """The score of the best model."""
+        check_is_fitted(self, "best_estimator_")
+        return float(self.best_estimator_.score(X, y))  # type: ignore[attr-defined]
+
+
+def default_settings() -> list[dict[str, Any]]:
+    """Each method by itself, from mild to strict, and penalties together with splits."""
+    alone = [{"penalty": one} for one in PENALTIES]
+    alone += [{"min_level": one} for one in LEVELS]
+    alone += [{"max_splits": one} for one in SPLITS]
+    return alone + [{"penalty": 1.0, "max_splits": one} for one in SPLITS[1:]]
+
+
+def _compare(settings: list[dict[str, Any]], outcomes: np.ndarray) -> list[Tried]:
+    """Means over the folds, and which of them no other beats in both."""
+    scores, risks = outcomes[:, :, 0].mean(axis=1), outcomes[:, :, 1].mean(axis=1)
+    changes = outcomes[:, :, 0] - outcomes[0, :, 0]
+    errors = changes.std(axis=1, ddof=1) / np.sqrt(changes.shape[1])
+    beaten = [bool(((scores > score) & (risks < risk)).any()) for score, risk in zip(scores, risks, strict=True)]
+    columns = settings, scores.tolist(), errors.tolist(), risks.tolist(), beaten
+    return [
+        Tried(setting, score, error, risk, not worse)
+        for setting, score, error, risk, worse in zip(*columns, strict=True)
+    ]
+
+
+def _take(X: Any, rows: np.ndarray) -> Any:
+    """Some rows of a table or an array."""
+    if frames.is_frame(X) and all(isinstance(name, str) for name in getattr(X, "column_names", X.columns)):
+        return frames.open_frame(X)[rows].to_native()
+    return _safe_indexing(X, rows)
