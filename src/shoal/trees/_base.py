@@ -25,6 +25,7 @@ from shoal.binned_trees import (
     CRITERIA,
     FIXED_WEIGHT,
     NO_LIMIT,
+    Grown,
     Response,
     fixed_weight,
     grow_nodes,
@@ -185,10 +186,6 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
     def _weigh_classes(self, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         return weight
 
-    def _impurity(self) -> str:
-        """The impurity of classes."""
-        raise NotImplementedError
-
     @abstractmethod
     def _read_target(self, y: Any) -> tuple[np.ndarray, int]:
         """The target as trees learn it, and how many classes there are."""
@@ -293,7 +290,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         bins = lesson.binned.bins.copy() if rows is None else lesson.binned.bins[rows]
         y = lesson.y if rows is None else lesson.y[rows]
         weight = weight if weight is None or rows is None or len(weight) == len(rows) else weight[rows]
-        response, units, gain_unit = self._respond(y, lesson.n_classes)
+        response, units, gain_unit = self._respond(y)
         fixed = fixed_weight(weight, units)
         total = float(fixed.sum()) if len(fixed) else float(len(bins))
         leaning = self._leaning()
@@ -311,23 +308,17 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
             limits=make_limits(leaning, self.sensitivity_, len(bins), budget),
             draw=self._draw(draw_seed),
         )
-        return build_tree(grown, lesson.binned, self._sum_up(grown, y, weight, lesson.n_classes)).pruned(self.ccp_alpha)
+        return build_tree(
+            grown, lesson.binned, self._sum_up(grown, y, np.empty(0) if weight is None else weight)
+        ).pruned(self.ccp_alpha)
 
-    def _respond(self, y: np.ndarray, n_classes: int) -> tuple[Response, int, float]:
+    @abstractmethod
+    def _respond(self, y: np.ndarray) -> tuple[Response, int, float]:
         """What the tree learns, units of the largest weight, and what a unit of gain is of impurity times weight."""
-        if n_classes:
-            criterion = self._impurity()
-            response = learn_classes(y, n_classes, criterion)
-            if response.n_classes == 0:
-                return response, FINE_WEIGHT, 2.0
-            return response, FINE_WEIGHT, 1.0 if criterion == "gini" else 1.0 / math.log(2.0)
-        return learn_numbers(y), FIXED_WEIGHT, unit_of(y) ** 2 / y.shape[1]
 
-    def _sum_up(self, grown: Any, y: np.ndarray, weight: np.ndarray | None, n_classes: int) -> Sums:
-        weights = np.empty(0) if weight is None else weight
-        if n_classes:
-            return sum_classes(grown, y, weights, n_classes, self._impurity())
-        return sum_numbers(grown, y, weights)
+    @abstractmethod
+    def _sum_up(self, grown: Grown, y: np.ndarray, weight: np.ndarray) -> Sums:
+        """What is known of the rows of each node; ``weight`` is empty where all weigh 1."""
 
     def _bounds(self, n_rows: int, total: float, weighted: bool, gain_unit: float) -> Bounds:
         smallest = _as_number(self.min_samples_leaf, n_rows)
@@ -389,9 +380,20 @@ class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
     class_weight: Any
     criterion: str
     classes_: np.ndarray
+    n_classes_: int
 
     def _impurity(self) -> str:
         return "gini" if self.criterion == "gini" else "entropy"
+
+    def _respond(self, y: np.ndarray) -> tuple[Response, int, float]:
+        response = learn_classes(y, self.n_classes_, self._impurity())
+        if response.n_classes == 0:
+            # Zeros and ones as a number: the variance is half the gini impurity.
+            return response, FINE_WEIGHT, 2.0
+        return response, FINE_WEIGHT, 1.0 if self._impurity() == "gini" else 1.0 / math.log(2.0)
+
+    def _sum_up(self, grown: Grown, y: np.ndarray, weight: np.ndarray) -> Sums:
+        return sum_classes(grown, y, weight, self.n_classes_, self._impurity())
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, int]:
         check_classification_targets(y)
@@ -436,6 +438,12 @@ class LearnsNumbers(RegressorMixin):  # type: ignore[misc]
         self.n_outputs_ = 1 if outputs.ndim == 1 else outputs.shape[1]
         self._flat = outputs.ndim == 1
         return outputs.reshape(len(outputs), -1), 0
+
+    def _respond(self, y: np.ndarray) -> tuple[Response, int, float]:
+        return learn_numbers(y), FIXED_WEIGHT, unit_of(y) ** 2 / y.shape[1]
+
+    def _sum_up(self, grown: Grown, y: np.ndarray, weight: np.ndarray) -> Sums:
+        return sum_numbers(grown, y, weight)
 
     def _target_checks(self) -> dict[str, Any]:
         return {"multi_output": True, "y_numeric": True}
