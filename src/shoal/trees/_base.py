@@ -44,7 +44,7 @@ FINE_WEIGHT = 1 << 24
 
 
 class Lesson(NamedTuple):
-    """A table and what trees learn of it."""
+    """The rows that weigh anything, and what trees learn of them."""
 
     values: np.ndarray
     """The rows, as numbers."""
@@ -53,8 +53,6 @@ class Lesson(NamedTuple):
     """int32 (n,) codes of classes, or float64 (n, m)."""
     weight: np.ndarray | None
     """float64 (n,), above 0; None if all rows weigh 1."""
-    rows: np.ndarray | None
-    """The rows that weigh anything; None if all do."""
     n_classes: int
     """0 where numbers are learned."""
 
@@ -171,17 +169,17 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
             None if sample_weight is None else _check_sample_weight(sample_weight, values, ensure_non_negative=True)
         )
         weight = self._weigh_classes(y, weight)
-        rows = None
         if weight is not None:
-            if not (weight > 0).any():
+            counts = weight > 0
+            if not counts.any():
                 raise DataError("All sample weights are 0: give at least one row a weight.")
-            rows = np.flatnonzero(weight) if (weight == 0).any() else None
-            if rows is None and (weight == weight[0]).all() and weight[0] == 1:
+            values, y, weight = values[counts], y[counts], weight[counts]
+            if (weight == 1).all():
                 weight = None
         binned = bin_table(values, names, self._count_threads())
         self._features = binned.features
         self._saw_missing = np.isnan(values).any(axis=0)
-        return Lesson(values, binned, y, weight, rows, n_classes)
+        return Lesson(values, binned, y, weight, n_classes)
 
     def _weigh_classes(self, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         return weight
@@ -285,11 +283,9 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         weight: np.ndarray | None,
         budget: np.ndarray | None = None,
     ) -> Tree:
-        """Grow one tree on some rows."""
-        rows = lesson.rows if rows is None else rows
+        """Grow one tree on some rows, of which each has a weight; on all of them by default."""
         bins = lesson.binned.bins.copy() if rows is None else lesson.binned.bins[rows]
         y = lesson.y if rows is None else lesson.y[rows]
-        weight = weight if weight is None or rows is None or len(weight) == len(rows) else weight[rows]
         response, units, gain_unit = self._respond(y)
         fixed = fixed_weight(weight, units)
         total = float(fixed.sum()) if len(fixed) else float(len(bins))

@@ -108,16 +108,15 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
     trees_: list[Tree]
 
     def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
-        rows = np.arange(len(lesson.y)) if lesson.rows is None else lesson.rows
-        weight = np.ones(len(rows)) if lesson.weight is None else lesson.weight[rows]
+        weight = np.ones(len(lesson.y)) if lesson.weight is None else lesson.weight
         weight = weight / weight.sum()
         shared = self.share == "ensemble" and is_budgeted(self._leaning(), self.sensitivity_)
         budget = Budget(self._leaning(), self.sensitivity_, self.n_estimators) if shared else None
         chance = 1.0 - 1.0 / lesson.n_classes
         self.trees_, votes, errors = [], [], []
         for seed in random.randint(2**31, size=self.n_estimators).tolist():
-            tree = self._grow_tree(lesson, seed, rows, weight, None if budget is None else budget.portion())
-            wrong = tree.answers(lesson.values[rows]).argmax(axis=1) != lesson.y[rows]
+            tree = self._grow_tree(lesson, seed, None, weight, None if budget is None else budget.portion())
+            wrong = tree.answers(lesson.values).argmax(axis=1) != lesson.y
             error = float(weight[wrong].sum() / weight.sum())
             if error >= chance and self.trees_:
                 break

@@ -114,13 +114,12 @@ class _Forest(PrivacyTrees):
 
     def _draw_rows(self, lesson: Lesson, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows that were drawn, and how often each was."""
-        candidates = np.arange(len(lesson.y)) if lesson.rows is None else lesson.rows
-        n, asked = len(candidates), self.max_samples
+        n, asked = len(lesson.y), self.max_samples
         if asked is not None:
             n = int(asked) if isinstance(asked, numbers.Integral) else max(round(n * asked), 1)
-        drawn = np.random.default_rng(seed).integers(0, len(candidates), n)
-        counts = np.bincount(drawn, minlength=len(candidates))
-        return candidates[counts > 0], counts[counts > 0]
+        counts = np.bincount(np.random.default_rng(seed).integers(0, len(lesson.y), n))
+        rows = np.flatnonzero(counts)
+        return rows, counts[rows]
 
     def _trees(self) -> list[tuple[float, Tree]]:
         return [(1.0, tree) for tree in self.trees_]
