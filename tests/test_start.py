@@ -1,18 +1,22 @@
 """What is imported when, what is compiled when, and what works without the extras."""
 
+import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numba
 import pytest
 
 import shoal
-from shoal._kernels import _jit
+from shoal import LDiversity, _rehearsal
+from shoal._kernels import _jit, _parts, ahead
 
 
-def run(code: str) -> str:
+def run(code: str, **environment: str) -> str:
     """Run code in a fresh process."""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -83,3 +87,91 @@ def test_kernels_work_where_nothing_can_be_cached(monkeypatch):
 
     monkeypatch.setattr(numba, "njit", njit)
     assert _jit.jit(lambda x: x + 1)(1) == 2
+
+
+def make_kernel():
+    """A kernel of two parts, of which one can fail."""
+
+    @_jit.inner
+    def share(x, n):
+        if n < 0:
+            raise ValueError("negative")
+        return x / n
+
+    @_jit.merged
+    def twice(x, n):
+        return 2 * share(x, n)
+
+    @numba.njit
+    def kernel(x, n):
+        return twice(x, n) + share(x, n)
+
+    return kernel
+
+
+@pytest.mark.parametrize("compiler", ["our own", "numba's"])
+def test_parts_of_kernels_fail_like_the_whole(monkeypatch, compiler):
+    if compiler == "numba's":
+        monkeypatch.setattr(_jit, "PART_COMPILER", None)
+        monkeypatch.setattr(_jit, "_compile", lambda part, **options: numba.njit(**options)(part))
+    kernel = make_kernel()
+    assert kernel(4.0, 2) == 6.0
+    with pytest.raises(ZeroDivisionError):
+        kernel(4.0, 0)
+    with pytest.raises(ValueError, match="negative"):
+        kernel(4.0, -1)
+
+
+def test_parts_are_compiled_by_numba_if_its_version_was_not_tried(monkeypatch):
+    assert _parts.make_part_compiler() is not None
+    for version in ("0.60.0", "0.99.0rc1", "1.0"):
+        monkeypatch.setattr(numba, "__version__", version)
+        assert _parts.make_part_compiler() is None
+
+
+@pytest.mark.parametrize("rehearse", [_rehearsal.rehearse_trees, _rehearsal.rehearse_cuts])
+@pytest.mark.parametrize("constraints", [[], [LDiversity(2)]])
+def test_rehearsals_release_rows(rehearse, constraints):
+    rehearse(constraints)
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Commands of the processes that were started to compile ahead; each ends at once, as if it had failed."""
+    commands = []
+
+    def start(command, **options):
+        commands.append(command[1:])
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
+
+    monkeypatch.setattr(ahead, "subprocess", SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL))
+    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 2)
+    yield commands
+    ahead.wait()
+
+
+def test_kernels_are_compiled_ahead_on_the_first_run_only(started, monkeypatch, tmp_path):
+    monkeypatch.setattr(ahead, "_is_compiled", lambda: True)
+    ahead.compile_ahead(guarded=False)
+    assert started == []
+    monkeypatch.setattr(ahead, "_is_compiled", lambda: False)
+    ahead.compile_ahead(guarded=True)
+    ahead.compile_ahead(guarded=True)
+    assert started == [["-m", "shoal._rehearsal", part, "guarded"] for part in ahead.REHEARSALS]
+    ahead.wait()
+    ahead.wait()
+    ahead._stop()
+
+
+def test_nothing_is_compiled_ahead_on_a_single_core(started, monkeypatch):
+    monkeypatch.setattr(ahead, "_is_compiled", lambda: False)
+    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 1)
+    ahead.compile_ahead(guarded=False)
+    assert started == []
+
+
+def test_what_is_compiled_is_found_on_disk(tmp_path):
+    code = "from shoal._kernels import ahead; print(ahead._is_compiled())"
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path)) == "False"
+    grow = "import numpy as np; from shoal import PrivacyTreeClassifier as T; T().fit(np.eye(4), [0, 0, 1, 1]); "
+    assert run(grow + code) == "True"

@@ -349,6 +349,7 @@ def protect(
       shoal protect people.csv --schema people.toml --model model.skops --k 10
           --l 2 --test holdout.csv --out protected
     """
+    from shoal._kernels.ahead import compile_ahead
     from shoal.models import save_model
     from shoal.protection import protect as protect_model
     from shoal.schema import Schema
@@ -359,6 +360,7 @@ def protect(
 
     with making_folder(out), _render.progress(4) as step:
         refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
+        compile_ahead(guarded=bool(asked))
         step(f"Reading {source.name}")
         frame, held_out = reading.table(source), None if test is None else reading.table(test)
         chosen = find_model(model, described, trust)

@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 
 import numba
 
+from shoal._kernels._parts import make_part_compiler
+
+PART_COMPILER = make_part_compiler()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -23,12 +26,8 @@ def jit(function: Function) -> Function:
 
 
 def inner(function: Function) -> Function:
-    """Compile a part of a kernel that only other kernels call.
-
-    It has no wrapper for Python: unpacking the tuples of arrays that parts hand to each other takes a third of the time
-    it takes to compile them.
-    """
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    """Compile a part of a kernel that only other kernels call; it is kept on disk with them."""
+    return _compile_part(function)
 
 
 def merged(function: Function) -> Function:
@@ -36,7 +35,16 @@ def merged(function: Function) -> Function:
 
     For parts that are called often and are handed many arrays: a call counts a reference to each of them, and back.
     """
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+    return _compile_part(function, forceinline=True)
+
+
+def _compile_part(function: Function, **options: bool) -> Function:
+    # A wrapper for Python would unpack the tuples of arrays that parts hand to each other, which is a lot of code.
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    if PART_COMPILER is None:
+        return _compile(function, **options)
+    compiler: Any = numba.njit
+    return compiler(nogil=True, pipeline_class=PART_COMPILER, **options)(function)  # type: ignore[no-any-return]
 
 
 def _compile(function: Function, **options: bool) -> Function:

@@ -13,6 +13,8 @@ from shoal._kernels._jit import inner, jit
 from shoal._kernels.cutting import longer
 
 NO_CUT = np.int64(-1)
+NOBODY = np.int64(-1)
+"""The parent of a part, and of a left child, which follows its parent anyway."""
 
 
 @jit
@@ -38,14 +40,14 @@ def grow(task, guard, ties, packed, starts, low, high):
     right = np.empty(2 * most_leaves, np.int32)
     leaf_start = np.empty(most_leaves, np.int64)
     roots = np.empty(n_parts, np.int64)
-    n_nodes, n_leaves = 0, 0
+    n_nodes, n_leaves = np.int64(0), 0
     # Depth-first, left first. An entry of the stack: where the group starts and stops, whose right child it is, and its
     # bounds. A cut halves a group as a rule, but single values can peel off one by one, so the stack can grow.
     stack = np.empty((64, 3 + 2 * q), np.int64)
     for p in range(n_parts):
         roots[p] = n_nodes
-        _push(stack, 0, starts[p], starts[p + 1], -1, low[p], high[p])
-        depth = 1
+        _push(stack, np.int64(0), starts[p], starts[p + 1], NOBODY, low[p], high[p])
+        depth = np.int64(1)
         while depth > 0:
             depth -= 1
             begin, end, parent = stack[depth, 0], stack[depth, 1], stack[depth, 2]
@@ -66,7 +68,7 @@ def grow(task, guard, ties, packed, starts, low, high):
             if depth + 2 > stack.shape[0]:
                 stack = longer(stack)
             _push(stack, depth, middle, end, node, group_low, group_high)
-            _push(stack, depth + 1, begin, middle, -1, group_low, group_high)
+            _push(stack, depth + 1, begin, middle, NOBODY, group_low, group_high)
             depth += 2
     tree = (attribute[:n_nodes].copy(), cut_from[:n_nodes].copy(), cut_to[:n_nodes].copy(), right[:n_nodes].copy())
     return tree, leaf_start[:n_leaves].copy(), roots

@@ -33,7 +33,7 @@ def merit_of(task, ties, start, stop, j, low, high):
         if geometry.form[j] == LINE:
             # Ties may go to either side, so that there is always a cut, and it halves the group.
             return geometry.weight[j] * before
-    first, last, _ = _next_place(task, j, m, n, n + 1, -1)
+    first, last, _ = _next_place(task, j, m, n, n + 1, np.int64(-1))
     if first < 0:
         return 0.0
     if task.by_width:

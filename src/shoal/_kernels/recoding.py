@@ -37,7 +37,7 @@ def centers(codes, order, starts, geometry):
 @inner
 def _lower_median(values, size, missing, histogram):
     """Of the values that are not missing, if there are any; the missing code is the highest. Values are reordered."""
-    n = 0
+    n = np.int64(0)
     for i in range(size):
         if values[i] != missing:
             values[n] = values[i]

@@ -39,12 +39,11 @@ def grow(task, guard, start, stop):
     bit a bin. A leaf has no children (-1).
     """
     task = borrow(task)
-    nodes = np.full((64, 7), -1, np.int32)
-    side = np.zeros((64, SIDE_WORDS), np.uint64)
-    nodes[0, BEGIN], nodes[0, END], nodes[0, DEPTH] = start, stop, 0
+    nodes, side = np.empty((64, 7), np.int32), np.empty((64, SIDE_WORDS), np.uint64)
+    _lay_leaf(nodes, side, np.int64(0), start, stop, np.int64(0))
     heap = [(0.0, np.int64(0))]
     heap.pop()
-    n_nodes, n_leaves, n_visited = 1, 1, 0
+    n_nodes, n_leaves, n_visited = np.int64(1), 1, np.int64(0)
     best_first = task.growth == BEST_FIRST
     # Nodes to be looked at: the next one, or, to find the best of all, both that were made last.
     begin, end = np.int64(0), np.int64(1)
@@ -61,8 +60,8 @@ def grow(task, guard, start, stop):
             _, node = heapq.heappop(heap)
         if nodes[node, ATTRIBUTE] >= 0:
             if n_nodes + 2 > nodes.shape[0]:
-                nodes, side = _longer(nodes, n_nodes, -1), _longer(side, n_nodes, 0)
-            _part(borrow(nodes), node, n_nodes)
+                nodes, side = _longer(nodes, n_nodes), _longer(side, n_nodes)
+            _part(borrow(nodes), borrow(side), node, n_nodes)
             if not best_first:
                 for child in range(n_nodes, n_nodes + 2):
                     heapq.heappush(heap, (_priority(task.growth, child), np.int64(child)))
@@ -78,12 +77,22 @@ def grow(task, guard, start, stop):
 
 
 @inner
-def _part(nodes, node, first):
+def _part(nodes, side, node, first):
     """Make two children of a node that was cut, of which the first has this number."""
+    begin, middle, end = np.int64(nodes[node, BEGIN]), np.int64(nodes[node, MIDDLE]), np.int64(nodes[node, END])
+    depth = np.int64(nodes[node, DEPTH] + 1)
     nodes[node, LEFT], nodes[node, RIGHT] = first, first + 1
-    nodes[first, BEGIN], nodes[first, END] = nodes[node, BEGIN], nodes[node, MIDDLE]
-    nodes[first + 1, BEGIN], nodes[first + 1, END] = nodes[node, MIDDLE], nodes[node, END]
-    nodes[first, DEPTH] = nodes[first + 1, DEPTH] = nodes[node, DEPTH] + 1
+    _lay_leaf(nodes, side, first, begin, middle, depth)
+    _lay_leaf(nodes, side, first + 1, middle, end, depth)
+
+
+@inner
+def _lay_leaf(nodes, side, node, begin, end, depth):
+    """Write a node that is not cut yet."""
+    nodes[node, ATTRIBUTE] = nodes[node, LEFT] = nodes[node, RIGHT] = nodes[node, MIDDLE] = LEAF
+    nodes[node, BEGIN], nodes[node, END], nodes[node, DEPTH] = begin, end, depth
+    for w in range(SIDE_WORDS):
+        side[node, w] = 0
 
 
 @inner
@@ -93,9 +102,9 @@ def _priority(growth, node):
 
 
 @inner
-def _longer(rows, n, fill):
+def _longer(rows, n):
     """Twice the room for rows, of which n are in use."""
-    longer = np.full((2 * rows.shape[0], rows.shape[1]), fill, rows.dtype)
+    longer = np.empty((2 * rows.shape[0], rows.shape[1]), rows.dtype)
     for i in range(n):
         for c in range(rows.shape[1]):
             longer[i, c] = rows[i, c]
@@ -139,8 +148,8 @@ def _make_best_cut(task, guard, start, stop, tries, side):
                 # What a cut leaves unexplained counts so many times.
                 score[j, r] = pure - penalty[j] * (pure - score[j, r])
     for _ in range(score.shape[0] * tries):
-        best, rank = -1, 0
-        for j in range(score.shape[0]):
+        best, rank = LEAF, 0
+        for j in range(np.int64(score.shape[0])):
             for r in range(tries):
                 if score[j, r] > -np.inf and (best < 0 or score[j, r] > score[best, rank]):
                     best, rank = j, r
@@ -158,7 +167,7 @@ def _make_best_cut(task, guard, start, stop, tries, side):
             guard_holds(guard, task.samples.order, start, middle)
             and guard_holds(guard, task.samples.order, middle, stop)
         ):
-            return np.int64(best), middle, gain
+            return best, middle, gain
         score[best, rank] = -np.inf
     return LEAF, np.int64(stop), 0.0
 

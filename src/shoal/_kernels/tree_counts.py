@@ -26,9 +26,9 @@ def fill(task, start, stop, level):
     n, cost = n_occurring.shape[0], cost_of(task.limits, stop - start)
     if draw.n_tried >= n and not _is_any_barred(task.limits, level, cost):
         _fill_all(task, start, stop)
-        _sum_up(task, 0)
+        _sum_up(task, np.int64(0))
         return True
-    counted, useful = -1, False
+    counted, useful = np.int64(-1), False
     for j in range(n):
         n_occurring[j] = 0
     for turn in range(n):

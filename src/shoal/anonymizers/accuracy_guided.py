@@ -17,6 +17,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from shoal._kernels import ahead
 from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer, Job, check_seed, check_threads, check_whole, part_of
 from shoal.anonymizers._search import (
@@ -304,6 +305,7 @@ class AccuracyGuided(Anonymizer):
             train=self._train,
             n_jobs=self._n_threads(),
         )
+        ahead.wait()
         if asked != "auto" or self.model is None:
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
         return self._search(job, given, guide, labels)
