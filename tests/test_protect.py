@@ -15,11 +15,12 @@ from sklearn.tree import DecisionTreeClassifier
 from pages import Page
 from shoal import Attribute, KAnonymity, KMap, LDiversity, Mondrian, Schema, check, protect
 from shoal.anonymizers.accuracy_guided import CANDIDATES
+from shoal.comparison import Comparison, Interval, _accuracies, _r2s, show_change, show_score, verdict
 from shoal.datasets import make_census
 from shoal.errors import GuaranteeError, ShoalError
 from shoal.frames import convert
 from shoal.models import features, make_model, read_target
-from shoal.protection import Comparison, Interval, _accuracies, _r2s, describe_guide, show_change, show_score, verdict
+from shoal.protection import describe_guide
 
 FRAME, SCHEMA = make_census(600, seed=0)
 QUASI = [attribute.name for attribute in SCHEMA.quasi]

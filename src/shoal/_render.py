@@ -254,7 +254,7 @@ def protection(protection: Protection, files: Mapping[str, Path], *, json: bool)
 
 def _comparison_table(protection: Protection) -> Table:
     """Both models on rows that neither has seen."""
-    from shoal.protection import show_change, show_score
+    from shoal.comparison import show_change, show_score
     from shoal.report import show_share
 
     found = protection.comparison

@@ -181,6 +181,20 @@ _LOADERS = {".skops": _load_skops, ".joblib": _load_pickle, ".pkl": _load_pickle
 _SAVERS = {".skops": _save_skops, ".joblib": _save_joblib}
 _SAFE_TYPES = [
     "numpy.dtype",
+    "builtins.frozenset",
+    *(f"shoal.trees._features.{name}" for name in ("Names", "Numbers")),
+    # Trees look at what they are given before rows are sent down.
+    *(f"shoal.trees._grown.{name}" for name in ("Branches", "Sums", "Tree")),
+    *(
+        f"shoal.trees.{module}.Privacy{name}"
+        for module, name in (
+            ("tree", "TreeClassifier"),
+            ("tree", "TreeRegressor"),
+            ("forest", "ForestClassifier"),
+            ("forest", "ForestRegressor"),
+            ("boost", "BoostClassifier"),
+        )
+    ),
     *(
         f"shoal.models._estimators.{name}"
         for name in ("CodedTarget", "FrameEncoder", "ModelPipeline", "StoppingMLPClassifier", "StoppingMLPRegressor")

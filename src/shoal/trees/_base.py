@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from shoal import frames
-from shoal._kernels.tree_data import BEST_FIRST, BREADTH_FIRST, DEPTH_FIRST, Bounds, Draw
+from shoal._kernels.tree_data import BEST_FIRST, BREADTH_FIRST, DEPTH_FIRST, MOST_BINS, Bounds, Draw
 from shoal.binned_trees import (
     CRITERIA,
     FIXED_WEIGHT,
@@ -107,6 +107,22 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
     def _count_threads(self) -> int:
         """Threads that may be used."""
         return 1
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a file holds, if its parts fit together."""
+        super().__setstate__(state)
+        if not {"tree_", "trees_"} & set(state):
+            return
+        trees = [tree for _, tree in self._trees()]
+        n, outputs = self.n_features_in_, {tree.value.shape[1] for tree in trees}
+        fits = len(self._features) == n and all(tree.n_features == n for tree in trees)
+        fits = fits and outputs == {self._n_outputs()}
+        if not fits or any(feature.n_bins > MOST_BINS for feature in self._features):
+            raise DataError("The file holds a model whose trees do not fit together: save it anew.")
+
+    @abstractmethod
+    def _n_outputs(self) -> int:
+        """Numbers that a tree answers: a share for each class, or the outputs."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows and their targets.
@@ -388,6 +404,9 @@ class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
             return response, FINE_WEIGHT, 2.0
         return response, FINE_WEIGHT, 1.0 if self._impurity() == "gini" else 1.0 / math.log(2.0)
 
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
     def _sum_up(self, grown: Grown, y: np.ndarray, weight: np.ndarray) -> Sums:
         return sum_classes(grown, y, weight, self.n_classes_, self._impurity())
 
@@ -437,6 +456,9 @@ class LearnsNumbers(RegressorMixin):  # type: ignore[misc]
 
     def _respond(self, y: np.ndarray) -> tuple[Response, int, float]:
         return learn_numbers(y), FIXED_WEIGHT, unit_of(y) ** 2 / y.shape[1]
+
+    def _n_outputs(self) -> int:
+        return self.n_outputs_
 
     def _sum_up(self, grown: Grown, y: np.ndarray, weight: np.ndarray) -> Sums:
         return sum_numbers(grown, y, weight)

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 from shoal._kernels import tree as growing
 from shoal._kernels import tree_use as kernel
 from shoal.binned_trees import Grown
+from shoal.errors import DataError
 from shoal.trees._features import Binned, Names
 
 NODE = np.dtype(
@@ -47,6 +48,19 @@ class Tree:
     branches: Branches
     sums: Sums
     n_features: int
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a file holds, if it is a tree: rows are sent down without looking where that leads."""
+        self.__dict__.update(state)
+        nodes, side = self.branches
+        n = len(nodes)
+        if nodes.dtype != NODE or side.dtype != np.uint64 or side.shape != (n, growing.SIDE_WORDS):
+            raise DataError("The file holds a tree whose nodes are not those of a tree: save the model anew.")
+        inner = np.flatnonzero(nodes["left"] >= 0)
+        left, feature = nodes["left"][inner], nodes["feature"][inner]
+        whole = n > 0 and all(len(column) == n for column in self.sums) and self.sums.value.ndim == 2
+        if not whole or (left <= inner).any() or (left + 1 >= n).any() or not _within(feature, self.n_features):
+            raise DataError("The file holds a tree whose nodes do not hang together: save the model anew.")
 
     @property
     def children_left(self) -> np.ndarray:
@@ -186,6 +200,10 @@ class Tree:
 
 
 LEAF_FEATURE = -2
+
+
+def _within(numbers: np.ndarray, n: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < n)).all())
 
 
 def build_tree(grown: Grown, binned: Binned, sums: Sums) -> Tree:

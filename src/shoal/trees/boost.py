@@ -139,7 +139,7 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
 
     def _count_votes(self, values: np.ndarray) -> np.ndarray:
         """Votes for each class (n, classes), from -1 / (classes - 1) to 1."""
-        n = self.n_classes_
+        n = len(self.classes_)
         total = np.zeros((len(values), n))
         for vote, tree in self._trees():
             ballots = np.full(tree.value.shape, -1.0 / max(n - 1, 1))
