@@ -22,7 +22,7 @@ from shoal.datasets import make_census
 from shoal.errors import GuaranteeWarning, ShoalError
 from shoal.models import load_model, make_model, read_target, save_model
 
-COMMANDS = ["inspect", "anonymize", "check", "protect", "frontier", "methods", "datasets", "demo"]
+COMMANDS = ["inspect", "anonymize", "check", "protect", "train", "frontier", "methods", "datasets", "demo"]
 # Values that a careless reader would change: leading zeros, trailing zeros, blanks, quotes, separators, line ends.
 PEOPLE = [
     ["id", "age", "zip", "disease", "note", "in study"],
@@ -56,6 +56,7 @@ kind = "nominal"
 BASE = "anonymize people.csv --schema people.toml --missing-mark ? --out out.csv"
 CENSUS = make_census(600)
 GUIDED = "anonymize census.csv --schema census.toml --k 10 --method accuracy-guided --option guide=0.7 --out out.csv"
+TRAIN = "train census.csv --schema census.toml --estimator tree --option max_depth=4"
 PROTECT = "protect census.csv --schema census.toml --k 10 --model tree --option guide=0.7"
 TREE = "sklearn.tree._tree.Tree"
 
@@ -502,8 +503,9 @@ def test_a_trusted_pickle_is_loaded(census):
     assert census(f"{GUIDED} --model model.joblib --trust")[0] == 0
 
 
-@pytest.mark.parametrize(("command", "function"), [("anonymize", shoal.anonymize), ("protect", shoal.protect)])
-def test_what_the_library_names_has_an_option_of_its_own(command, function, call):
+@pytest.mark.parametrize("command", ["anonymize", "protect", "train"])
+def test_what_the_library_names_has_an_option_of_its_own(command, call):
+    function = getattr(shoal, command)
     words = call(f"{command} --help")[1].split()
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.kind != parameter.VAR_KEYWORD:
@@ -628,6 +630,7 @@ MARKED = [
     "anonymize people.{0} --schema people.toml --k 5 --method accuracy-guided --out out.parquet",
     "anonymize people.{0} --schema people.toml --k 5 --method accuracy-guided --out out.csv",
     "protect people.{0} --schema people.toml --k 5 --model tree --option guide=0.7 --out out",
+    "train people.{0} --schema people.toml --estimator tree --sensitive age --out out",
     "frontier people.{0} --schema people.toml --k 5 --model tree --methods mondrian --seeds 1 --out out",
 ]
 
@@ -748,6 +751,74 @@ def test_protect_never_writes_over_its_input(census):
     code, _, err = census("protect released.csv --schema census.toml --k 10 --model tree --out .")
     assert code == 2
     assert "would overwrite 'released.csv'" in err
+
+
+# train
+
+
+def test_train_writes_a_model_its_rules_and_a_report(census):
+    code, out, err = census(f"{TRAIN} --sensitive age --sensitive education=0.5 --out made/here")
+    assert (code, err) == (0, "")
+    assert sorted(path.name for path in Path("made/here").iterdir()) == ["model.skops", "report.html", "rules.txt"]
+    assert "What the model leans on" in out
+    assert "|--- " in Path("made/here/rules.txt").read_text()
+    model = load_model("made/here/model.skops")
+    assert model.sensitivity == {"age": 1.0, "education": 0.5}
+    assert len(model.predict(CENSUS.frame.select(model.feature_names_in_.tolist()))) == CENSUS.frame.height
+
+
+def test_train_json_is_the_same_as_the_library(census):
+    code, out, err = census(f"{TRAIN} --max-accuracy-loss 0.05 --seed 3 --test-size 0.3 --folds 4 --json")
+    assert (code, err) == (0, "")
+    found = parse(out)
+    training = shoal.train(
+        pl.read_csv("census.csv"), shoal.Schema.from_toml("census.toml"), "tree", max_accuracy_loss=0.05, cv=4,
+        test_size=0.3, random_state=3, max_depth=4,
+    )  # fmt: skip
+    assert found["verdict"] == training.verdict
+    assert found["setting"] == training.search.best_.setting
+    assert [one["name"] for one in found["features"]] == [one.name for one in training.leaning]
+    assert found["comparison"]["after"]["value"] == training.comparison.after.value
+    assert len(found["tried"]) == len(training.search.tried_)
+    assert {one["setting"]["penalty"] for one in found["tried"]} > {0.0, 1.0}
+    assert set(found["files"]) == {"model", "report", "rules"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--estimator bush", "no estimator 'bush': choose tree, forest, boost"),
+        ("--sensitive nobody", "'nobody' is no feature of the model"),
+        ("--sensitive age=old", "--sensitive age=old must be a name, or have the form name=weight"),
+        ("--sensitive age=0", "No feature has a sensitivity above 0"),
+        ("--sensitive age=7", "age"),
+        ("--max-accuracy-loss -1", "max_accuracy_loss=-1"),
+        ("--max-importance 2 --max-accuracy-loss 0 --option max_depth=deep", "max_depth"),
+        ("--option depth=3", "depth"),
+        ("--option penalty=3", "is what the search is for"),
+        ("--test nope.csv", "no file 'nope.csv'"),
+        ("--folds 1", "1"),
+        ("--jobs 0", "n_jobs=0"),
+        ("--seed -1", "seed"),
+        ("--option sensitivity=age", "is set by --sensitive"),
+        ("--out census.csv", "'census.csv' is a file: name a folder"),
+    ],
+)
+def test_what_cannot_be_trained_is_told_in_one_sentence(census, options, says):
+    before = sorted(Path().rglob("*"))
+    found, out, err = census(f"{TRAIN} --out made/here {options}")
+    assert (found, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_train_never_writes_over_its_input(census):
+    Path("model.skops").unlink()
+    Path("census.csv").rename("report.html")
+    code, _, err = census("train report.html --schema census.toml --estimator tree --out .")
+    assert code == 2
+    assert "report.html" in err
 
 
 # frontier
@@ -875,6 +946,7 @@ def test_a_weaker_guarantee_is_a_warning_of_one_line(call, monkeypatch):
     [
         (GUIDED, "shoal.release.anonymize"),
         (PROTECT, "shoal.protection.protect"),
+        (TRAIN, "shoal.training.train"),
         ("frontier census.csv --schema census.toml --model tree --jobs 0", "shoal.evaluation.evaluate"),
     ],
 )

@@ -39,6 +39,7 @@ _HOMES = {
     "make_model": "models",
     "evaluate": "evaluation",
     "protect": "protection",
+    "train": "training",
     "ProtectedModel": "protected_model",
 }
 

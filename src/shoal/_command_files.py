@@ -122,6 +122,14 @@ def write_report(release: Release, path: Path, before: Any, released: Path, titl
     report(release, path, raw_risk=before, released_file=released, title=title)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text, in full or not at all."""
+    from shoal.files import replacing
+
+    with replacing(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
 def files_in(folder: Path, *names: str) -> dict[str, Path]:
     """Files of a folder, by their names without endings."""
     return {Path(name).stem: folder / name for name in names}

@@ -324,6 +324,29 @@ def parse_options(texts: list[str], function: Callable[..., Any]) -> dict[str, A
     return options
 
 
+def parse_weights(texts: list[str] | None) -> dict[str, float] | None:
+    """``["age", "sex=0.5"]`` as a dictionary, where a name alone weighs 1; None stays None.
+
+    >>> parse_weights(["age", "sex=0.5"])
+    {'age': 1.0, 'sex': 0.5}
+    """
+    if texts is None:
+        return None
+    weights: dict[str, float] = {}
+    for text in texts:
+        name, sign, value = text.rpartition("=")
+        if not sign:
+            weights[value] = 1.0
+            continue
+        try:
+            weights[name] = float(value)
+        except ValueError:
+            raise ShoalError(
+                f"--sensitive {text} must be a name, or have the form name=weight: write for example age=0.5."
+            ) from None
+    return weights
+
+
 def own_option(name: str) -> str:
     """How a command calls what a parameter of the library sets.
 
@@ -336,7 +359,10 @@ def own_option(name: str) -> str:
 _OTHERWISE_CALLED = {
     "frame": "the file that is named first",
     "constraints": "--l, --t and the other privacy models",
+    "cv": "--folds",
+    "n_jobs": "--jobs",
     "random_state": "--seed",
+    "sensitivity": "--sensitive",
     "suppression": "--suppress",
     "y": "--predictions",
 }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from shoal.comparison import Comparison
     from shoal.datasets import Dataset, DatasetInfo
     from shoal.evaluation import Evaluation
     from shoal.metrics import Risk
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from shoal.protection import Protection
     from shoal.release import Checked, Release
     from shoal.schema import Schema
+    from shoal.training import Training
 
+SHOWN_FEATURES = 12
+"""Features that are shown, those that the model leans on most first; sensitive ones are shown beside them."""
 SHOWN_COMBINATIONS = 3
 """Combinations of attributes shown of each size."""
 WIDTH_OF_A_PIPE = 120
@@ -188,10 +192,10 @@ def frontier(found: Evaluation, limit: float, files: Mapping[str, Path], *, json
 
 
 def _by_name(result: Any) -> Any:
-    """A named tuple, and those within it, as dictionaries."""
+    """A named tuple, and those within it or in a list, as dictionaries."""
     if hasattr(result, "_asdict"):
         return {name: _by_name(value) for name, value in result._asdict().items()}
-    return result
+    return [_by_name(one) for one in result] if isinstance(result, (list, tuple)) else result
 
 
 def methods(lines: Mapping[str, str], *, json: bool) -> None:
@@ -239,7 +243,7 @@ def protection(protection: Protection, files: Mapping[str, Path], *, json: bool)
         )
     out = console()
     out.print(f"[bold]{_safe(protection.verdict)}[/bold]\n", highlight=False)
-    out.print(_comparison_table(protection), "")
+    out.print(_comparison_table(protection.comparison, "raw rows", "released rows"), "")
     risk = _risk_table(
         "Risk of re-identification",
         protection.release.checked.rows,
@@ -252,13 +256,12 @@ def protection(protection: Protection, files: Mapping[str, Path], *, json: bool)
     return None
 
 
-def _comparison_table(protection: Protection) -> Table:
-    """Both models on rows that neither has seen."""
+def _comparison_table(found: Comparison, before: str, after: str) -> Table:
+    """Both models, by what they are called, on rows that neither has seen."""
     from shoal.comparison import show_change, show_score
     from shoal.report import show_share
 
-    found = protection.comparison
-    table = _table(f"Two models on {found.rows:,} unseen rows", "", "raw rows>", "released rows>", "change>")
+    table = _table(f"Two models on {found.rows:,} unseen rows", "", f"{before}>", f"{after}>", "change>")
     score = found.score
     change = f"{show_change(score, found.change.value)} ({show_change(score, found.change.low, found.change.high)})"
     table.add_row(score, show_score(score, found.before.value), show_score(score, found.after.value), change)
@@ -269,6 +272,29 @@ def _comparison_table(protection: Protection) -> Table:
     if found.agreement is not None:
         table.add_row("rows of which both say the same", "", show_share(found.agreement), "")
     return table
+
+
+def training(training: Training, files: Mapping[str, Path], *, json: bool) -> None:
+    """What the model leans on, and what that cost."""
+    if json:
+        facts = {name: _by_name(value) for name, value in training.facts().items()}
+        return _print_json(**facts, files={name: str(path) for name, path in files.items()})
+    from shoal.report import show_share
+    from shoal.training import describe_setting
+
+    out = console()
+    out.print(f"[bold]{_safe(training.verdict)}[/bold]\n", highlight=False)
+    out.print(_comparison_table(training.comparison, "plain", "guided"), "")
+    title = f"What the model leans on, with {describe_setting(training.search.best_.setting)}"
+    table = _table(title, "feature", "plain>", "guided>", "splits>", "")
+    shown = [one for i, one in enumerate(training.leaning) if i < SHOWN_FEATURES or one.sensitivity > 0]
+    for one in shown:
+        splits = f"{one.splits_before:,} → {one.splits_after:,}"
+        mark = "sensitive" if one.sensitivity > 0 else ""
+        table.add_row(_safe(one.name), show_share(one.before), show_share(one.after), splits, mark)
+    out.print(table, "")
+    written(files, json=False)
+    return None
 
 
 def demo(census: Dataset, protection: Protection, files: Mapping[str, Path]) -> None:
@@ -290,7 +316,7 @@ def demo(census: Dataset, protection: Protection, files: Mapping[str, Path]) -> 
     table.add_row("people who look alike, at least", f"{1 / before.prosecutor:,.0f}", f"{release.k:,}")
     table.add_row("highest chance to find a person's row", show_share(before.prosecutor), show_share(now.prosecutor))
     table.add_row("chance on average", show_share(before.marketer), show_share(now.marketer))
-    out.print("", table, "", _comparison_table(protection), "")
+    out.print("", table, "", _comparison_table(protection.comparison, "raw rows", "released rows"), "")
     written(files, json=False)
     out.print("\nOpen the report in a browser; check the released file again with", highlight=False)
     command = f"shoal check {files['released']} --schema {files['schema']} --k 10 --l 3"

@@ -25,6 +25,7 @@ from shoal._command_files import (
     restore_texts,
     write_release,
     write_report,
+    write_text,
 )
 from shoal._options import (
     Guided,
@@ -36,6 +37,7 @@ from shoal._options import (
     names_of,
     number,
     parse_options,
+    parse_weights,
     spread,
     takes_model,
     whole,
@@ -377,6 +379,78 @@ def protect(
             written["report"], title=f"A model of {source.name}, protected", released_file=written["released"]
         )
     _render.protection(protection, written, json=json)
+
+
+@app.command()
+@spread
+def train(
+    source: Annotated[Path, typer.Argument(metavar="TRAIN", help="Rows to train on, CSV or Parquet.")],
+    schema: SchemaFile,
+    reading: Reading,
+    estimator: Annotated[str, typer.Option(metavar="NAME", help="tree, forest or boost.")] = "forest",
+    max_accuracy_loss: Annotated[
+        float | None,
+        typer.Option(metavar="LOSS", parser=number, help="What accuracy, or R², may fall by; 0.01 without a bound."),
+    ] = None,
+    max_importance: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", parser=number, help="Importance that sensitive features may have together."),
+    ] = None,
+    sensitive: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=W]", help="Sensitive feature and its weight up to 1, instead of the schema's."),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rows to compare on; by default a part of TRAIN is held out.")
+    ] = None,
+    test_size: Annotated[float, typer.Option(metavar="SHARE", parser=number, help="Share that is held out.")] = 0.2,
+    folds: Annotated[int, typer.Option(parser=whole, help="Parts of the rows that settings are tried on.")] = 3,
+    jobs: Annotated[int, typer.Option(parser=whole, help="Models to train side by side; -1 for one a core.")] = -1,
+    seed: Annotated[int, typer.Option(parser=whole, help="Seed of the split and the models.")] = 0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Parameter of the estimator, such as max_depth=8; may be repeated."),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path("trained"),
+    json: Json = False,
+) -> None:
+    """Train a tree model that leans less on sensitive features.
+
+    Tries penalties, levels and limits of splits, takes what leans least on the
+    sensitive features at a bearable cost, and compares it with a model that
+    knows of no sensitivity. Writes the model and a report of the importances
+    before and after; of a single tree its rules too.
+
+    For example:
+      shoal train people.csv --schema people.toml --estimator forest --max-accuracy-loss 0.01
+      shoal train people.csv --schema people.toml --estimator tree --sensitive age --sensitive sex=0.5
+          --option max_depth=8 --out trained
+    """
+    from shoal.models import save_model
+    from shoal.schema import Schema
+    from shoal.training import train as train_model
+
+    described, weights = Schema.from_toml(schema), parse_weights(sensitive)
+    further = parse_options(option or [], train_model)
+    names = ["model.skops", "report.html", *(["rules.txt"] if estimator == "tree" else [])]
+    written = files_in(out, *names)
+
+    with making_folder(out), _render.progress(3) as step:
+        refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
+        step(f"Reading {source.name}")
+        frame, held_out = reading.table(source), None if test is None else reading.table(test)
+        step(f"Training on {frame.height:,} rows")
+        training = train_model(
+            frame, described, estimator, sensitivity=weights, max_accuracy_loss=max_accuracy_loss,
+            max_importance=max_importance, test=held_out, test_size=test_size, cv=folds, n_jobs=jobs, random_state=seed,
+            **further,
+        )  # fmt: skip
+        step("Writing the model and the report")
+        save_model(training.model, written["model"])
+        training.to_html(written["report"], title=f"A model of {source.name} that leans less on what is sensitive")
+        if "rules" in written:
+            write_text(written["rules"], training.rules() or "")
+    _render.training(training, written, json=json)
 
 
 @app.command()

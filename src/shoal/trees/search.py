@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from shoal import frames
 from shoal.errors import ShoalError
 from shoal.trees._base import PrivacyTrees
-from shoal.trees._checks import is_number
+from shoal.trees._checks import is_number, is_whole
 
 NOTHING: dict[str, Any] = {"penalty": 0.0, "min_level": 0, "max_splits": None}
 """No method at all: what a model does that knows of no sensitivity."""
@@ -74,6 +75,8 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Without any method.
     tried_ : list of Tried
         All of them, by risk.
+    n_splits_ : int
+        Folds.
 
     Examples
     --------
@@ -114,6 +117,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         classes = hasattr(self.estimator, "predict_proba")
         folds = list(check_cv(self.cv, y, classifier=classes).split(np.zeros(len(y)), y))
+        self.n_splits_ = len(folds)
         settings = [
             NOTHING,
             *(NOTHING | one for one in (default_settings() if self.settings is None else self.settings)),
@@ -164,6 +168,8 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("max_accuracy_loss", "max_risk"):
             if getattr(self, name) is not None and not is_number(getattr(self, name), 0):
                 raise ShoalError(f"{name}={getattr(self, name)!r}: choose a number from 0 on, or None.")
+        if isinstance(self.cv, numbers.Number) and not is_whole(self.cv, 2):
+            raise ShoalError(f"cv={self.cv!r} is no number of folds: choose 2 or more, or pass a splitter.")
         if not callable(self.risk) and self.risk != "importance":
             raise ShoalError(f"There is no risk {self.risk!r}: choose importance, or pass a function.")
 
