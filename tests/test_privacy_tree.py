@@ -1,6 +1,7 @@
 """Privacy-guided trees: scikit-learn's tree where nothing is sensitive, and limits that hold where something is."""
 
 import re
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -10,12 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine, make_circles
 from sklearn.ensemble import AdaBoostClassifier
-from sklearn.model_selection import cross_val_score, train_test_split
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from guided_judge import Asked, judge
 from shoal import (
     PrivacyBoostClassifier,
     PrivacyForestClassifier,
@@ -24,7 +26,7 @@ from shoal import (
     PrivacyTreeClassifier,
     PrivacyTreeRegressor,
 )
-from shoal.datasets import fetch_nursery
+from shoal.datasets import fetch_adult, fetch_gss, fetch_loan, fetch_nursery, fetch_scene, make_census
 from shoal.errors import ShoalError
 from shoal.table import encode
 from shoal.trees import export_dot, export_text
@@ -157,6 +159,105 @@ def gini(y):
     return 1 - ((np.unique(y, return_counts=True)[1] / len(y)) ** 2).sum()
 
 
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 4),
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=4, max_size=4),
+    st.sampled_from([0.0, 1.0, 3.0]),
+    st.booleans(),
+    st.integers(0, 3),
+    st.none() | st.integers(0, 4),
+    st.integers(1, 6),
+)
+def test_every_split_is_the_best_that_its_limits_allow(seed, q, weights, penalty, stops, level, splits, depth):
+    random = np.random.default_rng(seed)
+    X = random.integers(0, 5, (40, q)).astype(float)
+    y = (X.sum(axis=1) + random.integers(0, 4, 40)) % 3
+    weights = weights[:q]
+    options = {"penalty": penalty, "penalty_stops": stops, "min_level": level, "max_splits": splits}
+    model = PrivacyTreeClassifier(sensitivity=dict(enumerate(weights)), max_depth=depth, **options).fit(X, y)
+    asked = Asked(
+        penalty=[1 + Fraction(penalty) * Fraction(w) for w in weights],
+        stops=stops,
+        level=[level if w > 0 else 0 for w in weights],
+        budget=[splits if w > 0 else None for w in weights],
+        most_depth=depth,
+    )
+    judge(model.tree_, X, y, asked)
+
+
+def load_halves():
+    """Diabetes as two classes."""
+    X, y = load_diabetes(return_X_y=True)
+    return X, y > np.median(y)
+
+
+def load_people():
+    census = make_census(3000, seed=0)
+    return encoded(census.frame, census.schema)
+
+
+def load_circles():
+    return make_circles(1000, noise=0.2, factor=0.6, random_state=0)
+
+
+def load_adult():
+    return encoded(*fetch_adult())
+
+
+def load_nursery():
+    return encoded(*fetch_nursery())
+
+
+def load_gss():
+    return encoded(*fetch_gss())
+
+
+def load_loan():
+    loan = fetch_loan()
+    return encoded(loan.frame.sample(8000, seed=0), loan.schema)
+
+
+def load_scene():
+    frame, schema = fetch_scene()
+    targets = [one.name for one in schema if one.role == "target"]
+    return frame.drop(targets).to_numpy(), frame[targets[0]].to_numpy()
+
+
+def encoded(frame, schema):
+    """Numbers as they are, names as codes; and the classes."""
+    (target,) = (one.name for one in schema if one.role == "target")
+    frame = frame[:10_000] if len(frame) > 10_000 else frame
+    columns = encode(frame, schema).columns
+    names = [one.name for one in schema if one.name in columns and one.name != target]
+    X = np.column_stack([columns[name].codes for name in names]).astype(float)
+    return X, frame[target].cast(pl.String).fill_null("none").to_numpy()
+
+
+EMBEDDED = [load_iris, load_wine, load_breast_cancer, load_digits, load_halves, load_people, load_circles]
+FETCHED = [load_adult, load_nursery, load_gss, load_loan, load_scene]
+
+
+@pytest.mark.parametrize("load", [*EMBEDDED, *FETCHED])
+def test_without_sensitivity_it_is_the_tree_of_scikit_learn_within_noise(load, request):
+    """Accuracy over the same twenty splits: the mean difference is noise, or less than a point."""
+    if load in FETCHED:
+        request.getfixturevalue("data_folder")
+    X, y = load(return_X_y=True) if load in EMBEDDED[:4] else load()
+    differences = []
+    for seed in range(4):
+        folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+        ours, theirs = (
+            cross_val_score(model(random_state=seed), X, y, cv=folds)
+            for model in (PrivacyTreeClassifier, DecisionTreeClassifier)
+        )
+        differences.append(ours - theirs)
+    found = np.concatenate(differences)
+    # Folds share rows, so that the usual error of the mean is too small (Nadeau and Bengio).
+    error = found.std(ddof=1) * np.sqrt(1 / len(found) + 1 / 4)
+    assert abs(found.mean()) <= max(2 * error, 0.01)
+
+
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
 @pytest.mark.parametrize("options", [{}, {"max_depth": 4}, {"min_samples_leaf": 5}, {"min_impurity_decrease": 0.01}])
@@ -183,6 +284,20 @@ def test_split_for_split_it_is_the_tree_of_scikit_learn(seed, criterion, depth):
     assert as_sets(ours, X) == as_sets(theirs, X)
     np.testing.assert_allclose(ours.feature_importances_, theirs.feature_importances_, atol=1e-9)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-9)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_split_for_split_it_is_the_regression_tree_of_scikit_learn(seed, depth):
+    random = np.random.default_rng(seed)
+    X = random.integers(0, 40, (200, 3)).astype(float)
+    y = X @ [1, -2, 0.5] + random.normal(0, 10, 200)
+    ours, theirs = (
+        model.fit(X, y)
+        for model in (PrivacyTreeRegressor(max_depth=depth), DecisionTreeRegressor(max_depth=depth, random_state=0))
+    )
+    assert as_sets(ours, X) == as_sets(theirs, X)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-9)
+    np.testing.assert_allclose(ours.feature_importances_, theirs.feature_importances_, atol=1e-9)
 
 
 def as_sets(model, X):
@@ -236,6 +351,55 @@ def test_nursery_as_in_the_paper(data_folder):
     importances, accuracies = np.transpose(found)
     np.testing.assert_allclose(importances, [0.043, 0.043, 0.039, 0.033, 0.021, 0.014, 0.0], atol=0.003)
     np.testing.assert_allclose(accuracies, [0.998, 0.998, 0.993, 0.981, 0.969, 0.944, 0.924], atol=0.008)
+
+
+@pytest.mark.parametrize(
+    ("method", "strict"),
+    [
+        ({"penalty": 1.0, "penalty_stops": True}, 0.5),
+        ({"penalty": 0.0, "max_splits": 10}, 0.05),
+        ({"penalty": 0.0, "max_splits": 0}, 0.0),
+    ],
+)
+def test_a_forest_on_gss_gives_up_age_and_gets_better(data_folder, method, strict):
+    """As in the paper, where age and children, the most important, go without harm, and accuracy even improves."""
+    frame = fetch_gss().frame.drop("id")
+    X, y = frame.drop("Happiness of marriage"), frame["Happiness of marriage"].to_numpy()
+    age = X.columns.index("age")
+    train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0)
+    forest = partial(PrivacyForestClassifier, 30, random_state=0, n_jobs=2)
+    plain = forest().fit(X[train], y[train])
+    guided = forest(sensitivity={"age": 1.0}, **method).fit(X[train], y[train])
+    assert plain.feature_importances_[age] == max(plain.feature_importances_) > 0.3
+    assert guided.feature_importances_[age] <= strict * plain.feature_importances_[age]
+    assert guided.score(X[test], y[test]) > plain.score(X[test], y[test]) - 0.01
+
+
+def test_other_features_on_nursery_as_in_the_paper(data_folder):
+    """Where six others are limited, accuracy falls and the importance of ``social`` stays (Table 9, Figure 4)."""
+    nursery = fetch_nursery(boolean_social=True).frame
+    X, y = nursery.drop("class"), nursery["class"].to_numpy()
+    wanted = dict.fromkeys(["children", "health", "has_nurs", "parents", "housing", "finance"], 1.0)
+    train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0)
+    for splits, published in ((50, 0.9764), (30, 0.9648), (10, 0.9251), (5, 0.9097), (3, 0.8996)):
+        tree = PrivacyTreeClassifier(sensitivity=wanted, penalty=0.0, max_splits=splits).fit(X[train], y[train])
+        assert tree.score(X[test], y[test]) == pytest.approx(published, abs=0.025)
+        assert tree.feature_importances_[X.columns.index("social")] == pytest.approx(0.043, abs=0.008)
+
+
+def test_several_features_on_nursery_lose_importance_together(data_folder):
+    """Table 2's kind: six features together lose nearly half their importance, here by splits."""
+    nursery = fetch_nursery(boolean_social=True).frame
+    X, y = nursery.drop("class"), nursery["class"].to_numpy()
+    names = ["parents", "form", "children", "housing", "finance", "social"]
+    wanted = dict.fromkeys(names, 1.0)
+    train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0)
+    at = [X.columns.index(name) for name in names]
+    plain = PrivacyTreeClassifier().fit(X[train], y[train])
+    guided = PrivacyTreeClassifier(sensitivity=wanted, penalty=0.0, max_splits=4).fit(X[train], y[train])
+    before, after = plain.feature_importances_[at].sum(), guided.feature_importances_[at].sum()
+    assert after < 0.6 * before
+    assert guided.score(X[test], y[test]) > 0.9
 
 
 @pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"])

@@ -309,7 +309,7 @@ def _make_task(
 
 def no_limits(n: int) -> Limits:
     """Every attribute may be cut anywhere."""
-    return Limits(False, np.ones(n), np.zeros(n, np.int64), False, np.full(n, np.inf), 0.0)
+    return Limits(False, np.ones(n), False, np.zeros(n, np.int64), False, np.full(n, np.inf), 0.0)
 
 
 def look_at_all(n: int) -> Draw:

@@ -303,7 +303,7 @@ def describe_setting(setting: Mapping[str, Any]) -> str:
     """A setting of the three methods in words."""
     said = []
     if setting["penalty"]:
-        said.append(f"penalty {setting['penalty']:g}")
+        said.append(f"penalty {setting['penalty']:g}" + (" that can stop" if setting["penalty_stops"] else ""))
     if setting["min_level"]:
         said.append(f"splits only from level {setting['min_level']} on")
     if setting["max_splits"] is not None:

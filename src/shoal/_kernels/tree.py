@@ -147,6 +147,8 @@ def _make_best_cut(task, guard, start, stop, tries, side):
             for r in range(tries):
                 # What a cut leaves unexplained counts so many times.
                 score[j, r] = pure - penalty[j] * (pure - score[j, r])
+                if task.limits.stops and penalty[j] > 1.0 and score[j, r] <= before:
+                    score[j, r] = -np.inf
     for _ in range(score.shape[0] * tries):
         best, rank = LEAF, 0
         for j in range(np.int64(score.shape[0])):

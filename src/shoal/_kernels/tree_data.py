@@ -86,6 +86,8 @@ class Limits(NamedTuple):
     """Whether some penalty is not 1."""
     penalty: np.ndarray
     """float64 (q,): the impurity that a cut leaves counts so many times when cuts are compared."""
+    stops: bool
+    """Whether a penalised cut must also beat no cut at all."""
     level: np.ndarray
     """int64 (q,): the depth from which on an attribute may be cut."""
     visits: bool

@@ -65,6 +65,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         *,
         sensitivity: Any = None,
         penalty: float = 1.0,
+        penalty_stops: bool = False,
         min_level: int = 0,
         max_splits: float | None = None,
         level_by: str = "depth",
@@ -83,6 +84,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.sensitivity = sensitivity
         self.penalty = penalty
+        self.penalty_stops = penalty_stops
         self.min_level = min_level
         self.max_splits = max_splits
         self.level_by = level_by
@@ -175,7 +177,13 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 
     def _leaning(self) -> Leaning:
         return Leaning(
-            self.penalty, self.min_level, self.max_splits, self.level_by, self.split_cost, bool(self.weighted)
+            self.penalty,
+            bool(self.penalty_stops),
+            self.min_level,
+            self.max_splits,
+            self.level_by,
+            self.split_cost,
+            bool(self.weighted),
         )
 
     def _read_lesson(self, X: Any, y: Any, sample_weight: Any) -> Lesson:

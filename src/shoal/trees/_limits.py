@@ -24,6 +24,7 @@ class Leaning(NamedTuple):
 
     penalty: float
     """A feature of sensitivity w counts the impurity that its splits leave 1 + penalty * w times."""
+    penalty_stops: bool
     min_level: int
     max_splits: float | None
     level_by: str
@@ -85,6 +86,7 @@ def make_limits(leaning: Leaning, sensitivity: np.ndarray, n_rows: int, budget: 
     return Limits(
         penalised=bool((penalty != 1).any()),
         penalty=penalty,
+        stops=leaning.penalty_stops,
         level=np.ceil(leaning.min_level * _shares(leaning, sensitivity)).astype(np.int64),
         visits=leaning.level_by == "visits",
         budget=_whole_budget(leaning, sensitivity) if budget is None else budget.copy(),

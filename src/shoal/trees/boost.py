@@ -24,7 +24,7 @@ class PrivacyBoostClassifier(LearnsClasses, PrivacyTrees):
         Trees at most; fewer if one errs nowhere, or no better than chance.
     learning_rate : float
         What every tree's vote is multiplied with.
-    sensitivity, penalty, min_level, max_splits, level_by, split_cost, weighted, categorical_features
+    sensitivity, penalty, penalty_stops, min_level, max_splits, level_by, split_cost, weighted, categorical_features
         As in :class:`PrivacyTreeClassifier`.
     share : {"tree", "ensemble"}
         Whether ``max_splits`` is for every tree, or for all together: each may then spend an equal part of what is
@@ -61,6 +61,7 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         learning_rate: float = 1.0,
         sensitivity: Any = None,
         penalty: float = 1.0,
+        penalty_stops: bool = False,
         min_level: int = 0,
         max_splits: float | None = None,
         level_by: str = "depth",
@@ -83,6 +84,7 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         super().__init__(
             sensitivity=sensitivity,
             penalty=penalty,
+            penalty_stops=penalty_stops,
             min_level=min_level,
             max_splits=max_splits,
             level_by=level_by,

@@ -33,6 +33,7 @@ class _Forest(PrivacyTrees):
         *,
         sensitivity: Any = None,
         penalty: float = 1.0,
+        penalty_stops: bool = False,
         min_level: int = 0,
         max_splits: float | None = None,
         level_by: str = "depth",
@@ -57,6 +58,7 @@ class _Forest(PrivacyTrees):
         super().__init__(
             sensitivity=sensitivity,
             penalty=penalty,
+            penalty_stops=penalty_stops,
             min_level=min_level,
             max_splits=max_splits,
             level_by=level_by,
@@ -178,7 +180,7 @@ class PrivacyForestClassifier(LearnsClasses, _Forest):
     ----------
     n_estimators : int
         Trees.
-    sensitivity, penalty, min_level, max_splits, level_by, split_cost, weighted, categorical_features
+    sensitivity, penalty, penalty_stops, min_level, max_splits, level_by, split_cost, weighted, categorical_features
         As in :class:`PrivacyTreeClassifier`.
     share : {"tree", "ensemble"}
         Whether ``max_splits`` is for every tree, or for all together. Trees are then grown one after the other, and
@@ -212,6 +214,7 @@ min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_scor
         *,
         sensitivity: Any = None,
         penalty: float = 1.0,
+        penalty_stops: bool = False,
         min_level: int = 0,
         max_splits: float | None = None,
         level_by: str = "depth",
@@ -239,6 +242,7 @@ min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_scor
             n_estimators,
             sensitivity=sensitivity,
             penalty=penalty,
+            penalty_stops=penalty_stops,
             min_level=min_level,
             max_splits=max_splits,
             level_by=level_by,

@@ -20,11 +20,13 @@ from shoal.errors import ShoalError
 from shoal.trees._base import PrivacyTrees
 from shoal.trees._checks import is_number, is_whole
 
-NOTHING: dict[str, Any] = {"penalty": 0.0, "min_level": 0, "max_splits": None}
+NOTHING: dict[str, Any] = {"penalty": 0.0, "penalty_stops": False, "min_level": 0, "max_splits": None}
 """No method at all: what a model does that knows of no sensitivity."""
 PENALTIES = (0.25, 0.5, 1.0, 2.0, 5.0)
 LEVELS = (1, 2, 3, 4, 6, 8)
 SPLITS = (0, 1, 2, 3, 5, 10, 20, 50)
+SPLITS_BESIDE = (1, 3, 10)
+"""Splits that are tried together with a penalty."""
 Risk = Callable[[Any, Any, Any], float]
 
 
@@ -55,7 +57,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         What the risk may be at most. Among the settings that keep to it (and to ``max_accuracy_loss``, if given) the
         one of the highest score is taken.
     settings : sequence of dict, optional
-        What is tried; by default each method by itself from mild to strict, and penalties together with splits.
+        What is tried; by default each method by itself from mild to strict, and a penalty together with splits.
     risk : "importance" or callable
         What is to be low: the importance of the sensitive features together, or ``risk(model, X, y)`` of a fitted model
         and rows that it has not seen, such as the advantage of an attack.
@@ -191,11 +193,13 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def default_settings() -> list[dict[str, Any]]:
-    """Each method by itself, from mild to strict, and penalties together with splits."""
-    alone = [{"penalty": one} for one in PENALTIES]
-    alone += [{"min_level": one} for one in LEVELS]
-    alone += [{"max_splits": one} for one in SPLITS]
-    return alone + [{"penalty": 1.0, "max_splits": one} for one in SPLITS[1:]]
+    """Each method by itself, from mild to strict, and a penalty together with splits."""
+    found: list[dict[str, Any]] = [
+        {"penalty": one, "penalty_stops": stops} for stops in (False, True) for one in PENALTIES
+    ]
+    found += [{"min_level": one} for one in LEVELS]
+    found += [{"max_splits": one} for one in SPLITS]
+    return found + [{"penalty": 1.0, "max_splits": one} for one in SPLITS_BESIDE]
 
 
 def _compare(settings: list[dict[str, Any]], outcomes: np.ndarray) -> list[Tried]:

@@ -57,6 +57,9 @@ class PrivacyTreeClassifier(LearnsClasses, _OneTree):
         the sensitive attributes, with 1.
     penalty : float
         How much sensitivity adds to the impurity that a split leaves; 0 for no penalty.
+    penalty_stops : bool
+        Whether a split on a sensitive feature, after its penalty, must also beat no split at all; else the node stays a
+        leaf, unless another feature splits it. The published method only compares splits with each other.
     min_level : int
         The depth from which on sensitive features may be split; the root has 0.
     max_splits : float, optional
@@ -106,6 +109,7 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         *,
         sensitivity: Any = None,
         penalty: float = 1.0,
+        penalty_stops: bool = False,
         min_level: int = 0,
         max_splits: float | None = None,
         level_by: str = "depth",
@@ -127,6 +131,7 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         super().__init__(
             sensitivity=sensitivity,
             penalty=penalty,
+            penalty_stops=penalty_stops,
             min_level=min_level,
             max_splits=max_splits,
             level_by=level_by,
