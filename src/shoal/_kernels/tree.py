@@ -27,8 +27,10 @@ from shoal._kernels.tree_scores import find_cuts, lay_sequence, pure_score, unsp
 
 SIDE_WORDS = MOST_BINS // 64
 LEAF = np.int64(-1)
-ATTRIBUTE, LEFT, RIGHT, BEGIN, MIDDLE, END, DEPTH = range(7)
-"""Columns of the nodes of a tree."""
+ONE, WORD_BITS, LAST_BIT = np.uint64(1), np.uint64(6), np.uint64(63)
+FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
+ATTRIBUTE, LEFT, RIGHT, BEGIN, MIDDLE, END, DEPTH, BELOW, ABOVE = range(9)
+"""Columns of the nodes of a tree; a cut of an ordered attribute is between the bins BELOW and ABOVE, that occur."""
 
 
 @jit
@@ -39,7 +41,7 @@ def grow(task, guard, start, stop):
     bit a bin. A leaf has no children (-1).
     """
     task = borrow(task)
-    nodes, side = np.empty((64, 7), np.int32), np.empty((64, SIDE_WORDS), np.uint64)
+    nodes, side = np.empty((64, 9), np.int32), np.empty((64, SIDE_WORDS), np.uint64)
     _lay_leaf(nodes, side, np.int64(0), start, stop, np.int64(0))
     heap = [(0.0, np.int64(0))]
     heap.pop()
@@ -127,8 +129,9 @@ def _cut(task, guard, nodes, side, node, n_visited):
     if fill(task, start, stop, n_visited if task.limits.visits else depth):
         tries = 1 if guard is None else MOST_TRIES
         find_cuts(task, start, stop, tries)
-        j, middle, gain = _make_best_cut(task, guard, start, stop, tries, side[node])
+        j, middle, gain, (below, above) = _make_best_cut(task, guard, start, stop, tries, side[node])
         nodes[node, ATTRIBUTE], nodes[node, MIDDLE] = j, middle
+        nodes[node, BELOW], nodes[node, ABOVE] = below, above
         if j >= 0:
             task.limits.budget[j] -= cost_of(task.limits, stop - start)
     clear(task)
@@ -163,20 +166,20 @@ def _make_best_cut(task, guard, start, stop, tries, side):
         gain = max(explained - before, 0.0)
         if gain < task.bounds.least_gain:
             break
-        _choose_side(task, best, variant[best, rank], length[best, rank], side)
+        place = _choose_side(task, best, variant[best, rank], length[best, rank], side)
         middle = _partition(task.samples, start, stop, best, side)
         if guard is None or (
             guard_holds(guard, task.samples.order, start, middle)
             and guard_holds(guard, task.samples.order, middle, stop)
         ):
-            return best, middle, gain
+            return best, middle, gain, place
         score[best, rank] = -np.inf
-    return LEAF, np.int64(stop), 0.0
+    return LEAF, np.int64(stop), 0.0, (LEAF, LEAF)
 
 
 @merged
 def _choose_side(task, j, variant, length, side):
-    """Set the bits of the bins that go left.
+    """Set the bits of the bins that go left; returns the last bin of the left part and the first of the other.
 
     A bin that no row of the node has belongs to the nearer part of an ordered attribute (of two that are numbers, not
     missing), else to the larger part.
@@ -186,44 +189,60 @@ def _choose_side(task, j, variant, length, side):
     at, form, missing = weight_slot(task.samples), attributes.form[j], attributes.missing[j]
     sums = scratch.histogram[attributes.first[j] :]
     lay_sequence(sums, scratch.occurring[j], scratch.total, at, n, form, missing, variant, sequence)
-    for w in range(side.shape[0]):
-        side[w] = 0
     first = length - 1 if form == ONE_VS_REST else 0
     rows_left = 0
     for i in range(first, length):
         rows_left += sums[sequence[i], 0]
     larger = 2 * rows_left > scratch.total[0]
     last_left, first_right = sequence[length - 1], sequence[length] if length < n else sequence[length - 1]
+    if form == ORDERED:
+        _fill_up_to(side, missing if first_right == missing else (last_left + first_right) // 2 + 1)
+        if missing >= 0 and (variant == 1 or (sums[missing, 0] == 0 and larger)):
+            _set_bit(side, missing)
+        return last_left, first_right
+    _fill_up_to(side, 0)
     for b in range(attributes.n_bins[j]):
-        if sums[b, 0] == 0:
-            on_left = larger
-            if form == ORDERED and b != missing:
-                on_left = first_right == missing or b - last_left <= first_right - b
-            if on_left:
-                side[b >> 6] |= np.uint64(1) << np.uint64(b & 63)
+        if sums[b, 0] == 0 and larger:
+            _set_bit(side, b)
     for i in range(first, length):
-        b = sequence[i]
-        side[b >> 6] |= np.uint64(1) << np.uint64(b & 63)
+        _set_bit(side, sequence[i])
+    return last_left, first_right
+
+
+@inner
+def _fill_up_to(side, n):
+    """The lowest n bits, and no others."""
+    for w in range(SIDE_WORDS):
+        own = min(max(n - 64 * w, 0), 64)
+        side[w] = FULL if own == 64 else (ONE << np.uint64(own)) - ONE
+
+
+@inner
+def _set_bit(side, b):
+    side[b >> 6] |= ONE << np.uint64(b & 63)
 
 
 @inner
 def goes_left(side, b):
     """Whether a bin is on the left side."""
-    return (side[b >> 6] >> np.uint64(b & 63)) & np.uint64(1) != 0
+    b = np.uint64(b)
+    return (side[b >> WORD_BITS] >> (b & LAST_BIT)) & ONE != 0
 
 
 @inner
 def _partition(samples, start, stop, j, side):
     """Move the rows whose bins are on the left side to the front; returns where the others begin."""
     bins, words, guide, weight, order = samples.bins, samples.words, samples.guide, samples.weight, samples.order
-    left, right = start, stop - 1
+    # Rows left..right - 1 are to be parted; indices have no sign, so that numba need not look whether they have.
+    left, right, j = np.uint64(start), np.uint64(stop), np.uint64(j)
     while True:
-        while left <= right and goes_left(side, bins[left, j]):
-            left += 1
-        while left <= right and not goes_left(side, bins[right, j]):
-            right -= 1
+        while left < right and goes_left(side, bins[left, j]):
+            left += ONE
+        while left < right and not goes_left(side, bins[right - ONE, j]):
+            right -= ONE
         if left >= right:
             break
+        right -= ONE
         for w in range(words.shape[1]):
             words[left, w], words[right, w] = words[right, w], words[left, w]
         for m in range(guide.shape[1]):
@@ -231,8 +250,7 @@ def _partition(samples, start, stop, j, side):
         if weight.shape[0] > 0:
             weight[left], weight[right] = weight[right], weight[left]
         order[left], order[right] = order[right], order[left]
-        left += 1
-        right -= 1
+        left += ONE
     return np.int64(left)
 
 

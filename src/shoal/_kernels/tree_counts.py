@@ -122,13 +122,14 @@ def _fill_one(task, start, stop, j):
 
 @inner
 def _count_output_of(bins, guide, weight, start, stop, j, sums):
+    j = np.uint64(j)
     if weight.shape[0] == 0:
-        for i in range(start, stop):
+        for i in range(np.uint64(start), np.uint64(stop)):
             b = bins[i, j]
             sums[b, 0] += 1
             sums[b, 1] += guide[i, 0]
     else:
-        for i in range(start, stop):
+        for i in range(np.uint64(start), np.uint64(stop)):
             b, w = bins[i, j], weight[i]
             sums[b, 0] += 1
             sums[b, 1] += w
@@ -150,25 +151,26 @@ def _count_outputs_of(bins, guide, weight, start, stop, j, sums):
 
 @inner
 def _count_classes_of(bins, guide, weight, start, stop, j, sums):
+    j = np.uint64(j)
     if weight.shape[0] == 0:
-        for i in range(start, stop):
+        for i in range(np.uint64(start), np.uint64(stop)):
             b = bins[i, j]
             sums[b, 0] += 1
-            sums[b, 1 + guide[i, 0]] += 1
+            sums[b, np.uint64(1 + guide[i, 0])] += 1
     else:
-        for i in range(start, stop):
+        for i in range(np.uint64(start), np.uint64(stop)):
             b, w = bins[i, j], weight[i]
             sums[b, 0] += 1
             sums[b, 1] += w
-            sums[b, 2 + guide[i, 0]] += w
+            sums[b, np.uint64(2 + guide[i, 0])] += w
 
 
 @inner
 def _list_few(bins, start, stop, j, sums, occurring):
     """List the bins of few rows in order, without a walk through all bins."""
-    n = 0
-    for i in range(start, stop):
-        b = np.int64(bins[i, j])
+    n, j = 0, np.uint64(j)
+    for i in range(np.uint64(start), np.uint64(stop)):
+        b = bins[i, j]
         if sums[b, 0] == 0:
             sums[b, 0] = 1
             at = n

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 from shoal._kernels import tree as growing
 from shoal._kernels import tree_use as kernel
+from shoal._kernels.tree_data import ORDERED
 from shoal.binned_trees import Grown
 from shoal.errors import DataError
 from shoal.trees._features import Binned, Names
@@ -19,7 +20,7 @@ NODE = np.dtype(
     [("threshold", np.float64), ("left", np.int32), ("feature", np.int32), ("marks", np.int64)],
     align=True,
 )
-"""A node; its right child follows the left one, which is -1 in a leaf. One of them fills a part of a cache line."""
+"""A node; its right child follows the left one, which is -1 in a leaf. The feature of a leaf is 0: it may be read."""
 
 
 class Branches(NamedTuple):
@@ -57,9 +58,14 @@ class Tree:
         if nodes.dtype != NODE or side.dtype != np.uint64 or side.shape != (n, growing.SIDE_WORDS):
             raise DataError("The file holds a tree whose nodes are not those of a tree: save the model anew.")
         inner = np.flatnonzero(nodes["left"] >= 0)
-        left, feature = nodes["left"][inner], nodes["feature"][inner]
+        left = nodes["left"][inner]
         whole = n > 0 and all(len(column) == n for column in self.sums) and self.sums.value.ndim == 2
-        if not whole or (left <= inner).any() or (left + 1 >= n).any() or not _within(feature, self.n_features):
+        if (
+            not whole
+            or (left <= inner).any()
+            or (left + 1 >= n).any()
+            or not _within(nodes["feature"], self.n_features)
+        ):
             raise DataError("The file holds a tree whose nodes do not hang together: save the model anew.")
 
     @property
@@ -81,7 +87,7 @@ class Tree:
     @property
     def feature(self) -> np.ndarray:
         """The feature that each node asks about; -2 in a leaf, as in scikit-learn."""
-        return self.branches.nodes["feature"]
+        return np.where(self.is_leaf, LEAF_FEATURE, self.branches.nodes["feature"])
 
     @property
     def threshold(self) -> np.ndarray:
@@ -157,8 +163,13 @@ class Tree:
     def apply(self, values: np.ndarray) -> np.ndarray:
         """The leaf of each row."""
         leaves = np.empty(len(values), np.int32)
-        kernel.find_leaves(*self.branches, values, leaves)
+        kernel.find_leaves(*self.branches, values, is_complete(values) and self.asks_numbers, leaves)
         return leaves
+
+    @cached_property
+    def asks_numbers(self) -> bool:
+        """Whether no node asks about a name."""
+        return not (self.branches.nodes["marks"] & kernel.NAMES).any()
 
     def answers(self, values: np.ndarray) -> np.ndarray:
         """What the leaf of each row answers."""
@@ -193,13 +204,18 @@ class Tree:
         nodes = self.branches.nodes.copy()
         # Siblings stay or go together, so the right child still follows the left one.
         nodes["left"] = np.where(is_leaf, -1, number[nodes["left"]])
-        nodes["feature"][is_leaf] = LEAF_FEATURE
+        nodes["feature"][is_leaf] = 0
         nodes["threshold"][is_leaf] = np.nan
         branches = Branches(nodes[remains], self.branches.side[remains])
         return replace(self, branches=branches, sums=Sums(*(column[remains] for column in self.sums)))
 
 
 LEAF_FEATURE = -2
+
+
+def is_complete(values: np.ndarray) -> bool:
+    """Whether no value is missing."""
+    return not np.isnan(values).any()
 
 
 def _within(numbers: np.ndarray, n: int) -> bool:
@@ -209,31 +225,31 @@ def _within(numbers: np.ndarray, n: int) -> bool:
 def build_tree(grown: Grown, binned: Binned, sums: Sums) -> Tree:
     """What was grown, so that rows can be sent down as they are."""
     is_leaf = grown.nodes[:, growing.LEFT] < 0
-    feature = np.where(is_leaf, LEAF_FEATURE, grown.nodes[:, growing.ATTRIBUTE])
+    feature = np.where(is_leaf, 0, grown.nodes[:, growing.ATTRIBUTE])
     is_names = np.array([isinstance(one, Names) for one in binned.features])
     threshold, missing_left = _thresholds(grown, binned)
     nodes = np.zeros(len(is_leaf), NODE)
     nodes["threshold"], nodes["left"], nodes["feature"] = threshold, grown.nodes[:, growing.LEFT], feature
-    nodes["marks"] = kernel.NAMES * (~is_leaf & is_names[np.maximum(feature, 0)]) + kernel.MISSING_LEFT * missing_left
+    nodes["marks"] = kernel.NAMES * (~is_leaf & is_names[feature]) + kernel.MISSING_LEFT * missing_left
     return Tree(Branches(nodes, grown.side), sums, len(binned.features))
 
 
 def _thresholds(grown: Grown, binned: Binned) -> tuple[np.ndarray, np.ndarray]:
     """Half-way between the numbers just below and above each cut, and whether missing numbers go left."""
-    nodes, n = grown.nodes, len(grown.nodes)
-    below, above = np.empty(n, np.int64), np.empty(n, np.int64)
-    missing_left = np.zeros(n, bool)
-    attributes = binned.attributes
-    kernel.cut_between(nodes, grown.samples.bins, attributes.form, attributes.missing, below, above, missing_left)
-    asked = np.flatnonzero((below >= 0) | (above >= 0))
-    first = attributes.first[nodes[asked, growing.ATTRIBUTE]]
-    below, above = below[asked], above[asked]
-    low = np.where(below < 0, -np.inf, binned.high[first + below])
-    high = np.where(above < 0, np.inf, binned.low[first + above])
+    nodes, attributes, n = grown.nodes, binned.attributes, len(grown.nodes)
+    attribute = nodes[:, growing.ATTRIBUTE]
+    asked = np.flatnonzero((nodes[:, growing.LEFT] >= 0) & (attributes.form[attribute] == ORDERED))
+    attribute, below, above = attribute[asked], nodes[asked, growing.BELOW], nodes[asked, growing.ABOVE]
+    missing, first = attributes.missing[attribute], attributes.first[attribute]
+    low = np.where(below == missing, -np.inf, binned.high[first + below])
+    high = np.where(above == missing, np.inf, binned.low[first + above])
     middle = low / 2 + high / 2
     threshold = np.full(n, np.nan)
     # Half-way may round up to the higher number, which must not go left.
     threshold[asked] = np.where((middle < high) | np.isinf(high), middle, low)
+    missing_left = np.zeros(n, bool)
+    word, bit = missing >> 6, (missing & 63).astype(np.uint64)
+    missing_left[asked] = (missing >= 0) & ((grown.side[asked, word] >> bit) & np.uint64(1) != 0)
     return threshold, missing_left
 
 

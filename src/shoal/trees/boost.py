@@ -11,7 +11,7 @@ from shoal._kernels import tree_use as kernel
 from shoal.errors import ShoalError
 from shoal.trees._base import LearnsClasses, Lesson, PrivacyTrees
 from shoal.trees._checks import is_number, is_whole
-from shoal.trees._grown import Tree
+from shoal.trees._grown import Tree, is_complete
 from shoal.trees._limits import Budget, check_share, is_budgeted
 
 
@@ -143,10 +143,11 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         """Votes for each class (n, classes), from -1 / (classes - 1) to 1."""
         n = len(self.classes_)
         total = np.zeros((len(values), n))
+        complete = is_complete(values)
         for vote, tree in self._trees():
             ballots = np.full(tree.value.shape, -1.0 / max(n - 1, 1))
             ballots[np.arange(len(ballots)), tree.value.argmax(axis=1)] = 1.0
-            kernel.add_answers(*tree.branches, values, ballots, vote, total)
+            kernel.add_answers(*tree.branches, values, complete and tree.asks_numbers, ballots, vote, total)
         return total / self.votes_.sum()
 
     def decision_function(self, X: Any) -> np.ndarray:

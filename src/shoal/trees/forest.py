@@ -17,7 +17,7 @@ from shoal._kernels import tree_use as kernel
 from shoal.errors import ShoalError
 from shoal.trees._base import LearnsClasses, LearnsNumbers, Lesson, PrivacyTrees
 from shoal.trees._checks import is_share, is_whole
-from shoal.trees._grown import Tree
+from shoal.trees._grown import Tree, is_complete
 from shoal.trees._limits import Budget, check_share, is_budgeted
 
 ROWS_A_BLOCK = 4096
@@ -131,9 +131,11 @@ class _Forest(PrivacyTrees):
         total = np.zeros((len(values), self.trees_[0].value.shape[1]))
 
         def answer(start: int) -> None:
-            stop = start + ROWS_A_BLOCK
+            rows = slice(start, start + ROWS_A_BLOCK)
+            complete = is_complete(values[rows])
             for tree in self.trees_:
-                kernel.add_answers(*tree.branches, values[start:stop], tree.value, 1.0, total[start:stop])
+                plain = complete and tree.asks_numbers
+                kernel.add_answers(*tree.branches, values[rows], plain, tree.value, 1.0, total[rows])
 
         _in_threads(answer, range(0, len(values), ROWS_A_BLOCK), self._count_threads())
         return total / len(self.trees_)
