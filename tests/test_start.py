@@ -89,6 +89,13 @@ def test_kernels_work_where_nothing_can_be_cached(monkeypatch):
     assert _jit.jit(lambda x: x + 1)(1) == 2
 
 
+def test_a_kernel_is_compiled_anew_when_any_kernel_has_changed():
+    """Its parts may have: numba looks only at the file of the kernel itself."""
+    stamp = "from shoal._kernels import groups; print(groups.look_up._cache._cache_file._source_stamp)"
+    others = f"from shoal._kernels import _jit; _jit._stamp_sources = lambda: 'others'; {stamp}"
+    assert run(stamp) == run(stamp) != run(others)
+
+
 def make_kernel():
     """A kernel of two parts, of which one can fail."""
 
@@ -124,7 +131,7 @@ def test_parts_of_kernels_fail_like_the_whole(monkeypatch, compiler):
 
 def test_parts_are_compiled_by_numba_if_its_version_was_not_tried(monkeypatch):
     assert _parts.make_part_compiler() is not None
-    for version in ("0.60.0", "0.99.0rc1", "1.0"):
+    for version in ("0.60.0", "0.99.0rc1", "1.0", "unknown"):
         monkeypatch.setattr(numba, "__version__", version)
         assert _parts.make_part_compiler() is None
 

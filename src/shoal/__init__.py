@@ -32,6 +32,7 @@ _HOMES = {
     "PrivacyForestClassifier": "trees.forest",
     "PrivacyForestRegressor": "trees.forest",
     "PrivacyBoostClassifier": "trees.boost",
+    "PrivacyLightGBM": "trees.gradient",
     "PrivacySearchCV": "trees.search",
     "anonymize": "release",
     "check": "release",

@@ -10,6 +10,8 @@ result does not depend on the number of threads, and compiling takes a fraction 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -50,6 +52,18 @@ def _compile_part(function: Function, **options: bool) -> Function:
 def _compile(function: Function, **options: bool) -> Function:
     compiler: Any = numba.njit
     try:
-        return compiler(cache=True, nogil=True, **options)(function)  # type: ignore[no-any-return]
+        kernel = compiler(cache=True, nogil=True, **options)(function)
     except RuntimeError:
         return compiler(nogil=True, **options)(function)  # type: ignore[no-any-return]
+    # Numba compiles a kernel anew when its own file has changed. Its parts lie in other files, too.
+    index: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    if hasattr(index, "_source_stamp"):
+        index._source_stamp = (index._source_stamp, _stamp_sources())
+    return kernel  # type: ignore[no-any-return]
+
+
+@cache
+def _stamp_sources() -> tuple[tuple[float, int], ...]:
+    """When the files of this folder were written, and how long they are."""
+    found = [path.stat() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    return tuple((one.st_mtime, one.st_size) for one in found)

@@ -10,6 +10,7 @@ numba compiles everything.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numba
@@ -20,7 +21,8 @@ TRIED = (0, 62), (0, 68)
 
 def make_part_compiler() -> type | None:
     """The compiler of parts, or None if numba's insides are not known."""
-    version = tuple(int(number) for number in numba.__version__.split(".")[:2])
+    found = re.match(r"(\d+)\.(\d+)", numba.__version__)
+    version = tuple(int(number) for number in found.groups()) if found else (0, 0)
     return _define_compiler() if TRIED[0] <= version <= TRIED[1] else None
 
 

@@ -19,10 +19,12 @@ from shoal import frames
 from shoal.errors import ShoalError
 from shoal.trees._base import PrivacyTrees
 from shoal.trees._checks import is_number, is_whole
+from shoal.trees.gradient import PrivacyLightGBM
 
 NOTHING: dict[str, Any] = {"penalty": 0.0, "penalty_stops": False, "min_level": 0, "max_splits": None}
 """No method at all: what a model does that knows of no sensitivity."""
 PENALTIES = (0.25, 0.5, 1.0, 2.0, 5.0)
+PENALTIES_OF_GAINS = (0.5, 1.0, 3.0, 9.0, 30.0, 99.0, 1000.0)
 LEVELS = (1, 2, 3, 4, 6, 8)
 SPLITS = (0, 1, 2, 3, 5, 10, 20, 50)
 SPLITS_BESIDE = (1, 3, 10)
@@ -48,7 +50,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : PrivacyTreeClassifier or another of these
+    estimator : PrivacyTreeClassifier, PrivacyLightGBM or another of these
         With its ``sensitivity``; whatever it says of the three methods is replaced.
     max_accuracy_loss : float, optional
         What the score may fall by, in its own units, against a model that knows of no sensitivity. Among the settings
@@ -94,7 +96,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        estimator: PrivacyTrees,
+        estimator: PrivacyTrees | PrivacyLightGBM,
         *,
         max_accuracy_loss: float | None = None,
         max_risk: float | None = None,
@@ -120,10 +122,9 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         classes = hasattr(self.estimator, "predict_proba")
         folds = list(check_cv(self.cv, y, classifier=classes).split(np.zeros(len(y)), y))
         self.n_splits_ = len(folds)
-        settings = [
-            NOTHING,
-            *(NOTHING | one for one in (default_settings() if self.settings is None else self.settings)),
-        ]
+        nothing = NOTHING if isinstance(self.estimator, PrivacyTrees) else {"penalty": 0.0}
+        asked = default_settings(self.estimator) if self.settings is None else self.settings
+        settings = [nothing, *(nothing | one for one in asked)]
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
         found = parallel(delayed(self._try)(X, y, one, fold) for one in settings for fold in folds)
         outcomes = np.array(found).reshape(len(settings), len(folds), 2)
@@ -162,7 +163,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return max(low, key=lambda one: (one.score, -one.risk))
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.estimator, PrivacyTrees):
+        if not isinstance(self.estimator, (PrivacyTrees, PrivacyLightGBM)):
             kind = type(self.estimator).__name__
             raise ShoalError(f"The estimator is a {kind}: pass a PrivacyTreeClassifier, or another of these.")
         if self.estimator.sensitivity is None:
@@ -192,8 +193,10 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return float(self.best_estimator_.score(X, y))  # type: ignore[attr-defined]
 
 
-def default_settings() -> list[dict[str, Any]]:
-    """Each method by itself, from mild to strict, and a penalty together with splits."""
+def default_settings(estimator: Any) -> list[dict[str, Any]]:
+    """Each method by itself, from mild to strict, and a penalty together with splits; of LightGBM penalties alone."""
+    if not isinstance(estimator, PrivacyTrees):
+        return [{"penalty": one} for one in PENALTIES_OF_GAINS]
     found: list[dict[str, Any]] = [
         {"penalty": one, "penalty_stops": stops} for stops in (False, True) for one in PENALTIES
     ]
