@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,32 @@ N_ROWS = 60
 
 
 def rehearse_trees(constraints: list[PrivacyModel]) -> None:
-    """Grow the tree of an accuracy-guided release."""
-    from shoal.anonymizers.accuracy_guided import AccuracyGuided
+    """Grow the tree of an accuracy-guided release; without constraints just that, for which little is imported."""
+    if constraints:
+        from shoal.anonymizers.accuracy_guided import AccuracyGuided
 
-    frame, schema = _make_table(constraints)
-    AccuracyGuided(schema, 10, guide="hard", recoding="sample", constraints=constraints).fit(frame)
+        frame, schema = _make_table(constraints)
+        AccuracyGuided(schema, 10, guide="hard", recoding="sample", constraints=constraints).fit(frame)
+        return
+    import numpy as np
+
+    from shoal import binned_trees
+    from shoal._kernels.tree_data import DEPTH_FIRST, Attributes, Bounds
+
+    rows = np.arange(N_ROWS)
+    bins = np.zeros((N_ROWS, 8), np.uint8)
+    bins[:, 0] = rows % 30
+    one, none = np.ones(1, np.int64), np.full(1, -1)
+    binned_trees.grow_nodes(
+        Attributes(n_bins=30 * one, first=0 * one, form=0 * one, missing=none),
+        bins,
+        binned_trees.learn_classes((rows % 2).astype(np.int32), 2, "gini"),
+        binned_trees.fixed_weight(None),
+        growth=DEPTH_FIRST,
+        bounds=Bounds(10, 0, 2, 0.0, N_ROWS, N_ROWS),
+        limits=binned_trees.no_limits(1),
+        draw=binned_trees.look_at_all(1),
+    )
 
 
 def rehearse_cuts(constraints: list[PrivacyModel]) -> None:
@@ -49,8 +71,16 @@ def _make_table(constraints: list[PrivacyModel]) -> tuple[Any, Any]:
     return frame, Schema([*quasi, secret, Attribute("target", "target", "nominal")])
 
 
-if __name__ == "__main__":
-    from shoal.privacy import LDiversity
+def main(part: str, *, guarded: bool) -> None:
+    """Rehearse one of the parts."""
+    gc.disable()  # compiling makes many objects that stay
+    asked: list[PrivacyModel] = []
+    if guarded:
+        from shoal.privacy import LDiversity
 
-    asked: list[PrivacyModel] = [LDiversity(2)] if "guarded" in sys.argv else []
-    rehearse_trees(asked) if "trees" in sys.argv else rehearse_cuts(asked)
+        asked = [LDiversity(2)]
+    {"trees": rehearse_trees, "cuts": rehearse_cuts}[part](asked)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], guarded="guarded" in sys.argv)
