@@ -168,6 +168,8 @@ def test_settings_are_described_in_words():
     assert describe_setting(NOTHING | {"max_splits": 0}) == "no split on it"
     assert describe_setting(NOTHING | {"max_splits": 1}) == "at most 1 split a tree"
     assert describe_setting(NOTHING | {"max_splits": 2}) == "at most 2 splits a tree"
+    assert describe_setting(NOTHING | {"max_splits": 2, "share": "ensemble"}) == "at most 2 splits in all trees"
+    assert describe_setting(NOTHING | {"penalty": 2.0, "penalty_stops": True}) == "penalty 2 that can stop"
 
 
 @pytest.mark.parametrize(

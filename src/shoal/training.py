@@ -308,7 +308,8 @@ def describe_setting(setting: Mapping[str, Any]) -> str:
         said.append(f"splits only from level {setting['min_level']} on")
     if setting["max_splits"] is not None:
         most = setting["max_splits"]
-        said.append("no split on it" if most == 0 else f"at most {most:g} split{'s' if most > 1 else ''} a tree")
+        scope = "in all trees" if setting.get("share") == "ensemble" else "a tree"
+        said.append("no split on it" if most == 0 else f"at most {most:g} split{'s' if most > 1 else ''} {scope}")
     return ", ".join(said) or "no method"
 
 

@@ -23,12 +23,14 @@ from shoal.trees.gradient import PrivacyLightGBM
 
 NOTHING: dict[str, Any] = {"penalty": 0.0, "penalty_stops": False, "min_level": 0, "max_splits": None}
 """No method at all: what a model does that knows of no sensitivity."""
-PENALTIES = (0.25, 0.5, 1.0, 2.0, 5.0)
+PENALTIES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 PENALTIES_OF_GAINS = (0.5, 1.0, 3.0, 9.0, 30.0, 99.0, 1000.0)
 LEVELS = (1, 2, 3, 4, 6, 8)
 SPLITS = (0, 1, 2, 3, 5, 10, 20, 50)
 SPLITS_BESIDE = (1, 3, 10)
 """Splits that are tried together with a penalty."""
+SPLITS_SHARED = (2, 5, 10, 20, 50)
+"""Splits that are tried for all trees of an ensemble together."""
 Risk = Callable[[Any, Any, Any], float]
 
 
@@ -194,7 +196,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def default_settings(estimator: Any) -> list[dict[str, Any]]:
-    """Each method by itself, from mild to strict, and a penalty together with splits; of LightGBM penalties alone."""
+    """Each method by itself, from mild to strict, and some together; of LightGBM penalties alone."""
     if not isinstance(estimator, PrivacyTrees):
         return [{"penalty": one} for one in PENALTIES_OF_GAINS]
     found: list[dict[str, Any]] = [
@@ -202,7 +204,10 @@ def default_settings(estimator: Any) -> list[dict[str, Any]]:
     ]
     found += [{"min_level": one} for one in LEVELS]
     found += [{"max_splits": one} for one in SPLITS]
-    return found + [{"penalty": 1.0, "max_splits": one} for one in SPLITS_BESIDE]
+    found += [{"penalty": 1.0, "max_splits": one} for one in SPLITS_BESIDE]
+    if "share" in estimator.get_params():
+        found += [{"max_splits": one, "share": "ensemble"} for one in SPLITS_SHARED]
+    return found
 
 
 def _compare(settings: list[dict[str, Any]], outcomes: np.ndarray) -> list[Tried]:
