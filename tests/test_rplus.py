@@ -228,7 +228,7 @@ class ComingAndGoing(RuleBasedStateMachine):
 
 
 def text(value):
-    return None if value is None else f"{value:g}" if isinstance(value, (int, float)) else str(value)
+    return None if value is None else f"{value:.12g}" if isinstance(value, (int, float)) else str(value)
 
 
 def texts(frame):

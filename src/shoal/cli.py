@@ -352,17 +352,21 @@ def protect(
           --l 2 --test holdout.csv --out protected
     """
     from shoal._kernels.ahead import compile_ahead
-    from shoal.models import save_model
-    from shoal.protection import protect as protect_model
     from shoal.schema import Schema
 
     described, asked = Schema.from_toml(schema), levels.constraints(k)
+    if source.is_file():
+        compile_ahead(guarded=bool(asked))
+
+    # These take a second or two to import, in which others can compile.
+    from shoal.models import save_model
+    from shoal.protection import protect as protect_model
+
     further = parse_options(option or [], protect_model)
     written = files_in(out, f"released{source.suffix}", "model.skops", "report.html")
 
     with making_folder(out), _render.progress(4) as step:
         refuse_overwriting([source, schema, *([test] if test else [])], list(written.values()))
-        compile_ahead(guarded=bool(asked))
         step(f"Reading {source.name}")
         frame, held_out = reading.table(source), None if test is None else reading.table(test)
         chosen = find_model(model, described, trust)
