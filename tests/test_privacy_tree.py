@@ -487,6 +487,15 @@ def test_the_search_keeps_to_its_bounds():
         PrivacySearchCV(tree, max_risk=0.0, settings=[{"penalty": 0.1}]).fit(X, y)
 
 
+def test_the_search_keeps_its_bound_on_sorted_rows():
+    """Every combination once, in order: each part of such a table holds values that the others have not."""
+    X = np.stack(np.meshgrid(*[np.arange(6)] * 4, indexing="ij"), axis=-1).reshape(-1, 4).astype(float)
+    y = (X @ [8, 4, 2, 1] > 30).astype(int)
+    search = PrivacySearchCV(PrivacyTreeClassifier(sensitivity={0: 1.0}), max_accuracy_loss=0.02, cv=3).fit(X, y)
+    assert search.plain_.score > 0.9
+    assert search.best_.score >= search.plain_.score - 0.02
+
+
 def test_the_search_takes_any_risk_and_refuses_what_it_cannot_search():
     X, y = load_iris(return_X_y=True)
     tree = PrivacyTreeClassifier(sensitivity={3: 1.0}, max_depth=3)

@@ -68,7 +68,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     scoring : str or callable, optional
         As scikit-learn names it; accuracy or R² by default.
     cv : int or splitter
-        Folds.
+        Folds; a number of them are drawn from rows in any order.
     n_jobs : int, optional
         Models that are trained side by side.
 
@@ -122,7 +122,11 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         classes = hasattr(self.estimator, "predict_proba")
-        folds = list(check_cv(self.cv, y, classifier=classes).split(np.zeros(len(y)), y))
+        splitter = check_cv(self.cv, y, classifier=classes)
+        if isinstance(self.cv, numbers.Number):
+            # Tables are often sorted: folds of rows that follow each other would all be unlike the rest.
+            splitter = type(splitter)(splitter.n_splits, shuffle=True, random_state=0)
+        folds = list(splitter.split(np.zeros(len(y)), y))
         self.n_splits_ = len(folds)
         nothing = NOTHING if isinstance(self.estimator, PrivacyTrees) else {"penalty": 0.0}
         asked = default_settings(self.estimator) if self.settings is None else self.settings
