@@ -228,7 +228,11 @@ class ComingAndGoing(RuleBasedStateMachine):
 
 
 def text(value):
-    return None if value is None else f"{value:.12g}" if isinstance(value, (int, float)) else str(value)
+    """A value as text, the same whether it stands there as a number or as the text of one."""
+    try:
+        return None if value is None else repr(float(value))
+    except (ValueError, TypeError):
+        return str(value)
 
 
 def texts(frame):
