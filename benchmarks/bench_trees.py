@@ -36,7 +36,8 @@ def main(n_synthetic: int) -> None:
                 PrivacyForestClassifier(100, max_depth=depth, n_jobs=2, random_state=0),
                 RandomForestClassifier(100, max_depth=depth, n_jobs=2, random_state=0),
             )
-            rows.append([name, len(X), "100 trees", depth or "full", *compare(pair, X, y, 3 if len(X) < 100_000 else 1)])
+            repeats = 3 if len(X) < 100_000 else 1
+            rows.append([name, len(X), "100 trees", depth or "full", *compare(pair, X, y, repeats)])
     show(
         "Training and answering the same rows, CPU seconds; ours by scikit-learn's (bars for training: 0.4 at depth 8 "
         "and 0.5\nat full depth for a tree, 0.5 for a forest; for answering: 1)",

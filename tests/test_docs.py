@@ -156,6 +156,7 @@ def test_no_page_promises_more_than_k(page):
         ("release_a_table.py", ["--rows", "2000", "--out", "release"], "every level asked for is reached"),
         ("train_on_a_release.py", ["--rows", "2000"], "release, k = 100"),
         ("protect_a_model.py", ["--rows", "1000", "--model", "tree"], "accuracy-guided, k = 100"),
+        ("clean_a_query.py", [], "100.0% of the answers are the same"),
     ],
 )
 def test_an_example_script_runs(script, options, expected, tmp_path):
@@ -170,6 +171,7 @@ def test_an_example_script_runs(script, options, expected, tmp_path):
 
 def test_every_example_script_is_run():
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {
+        "clean_a_query.py",
         "protect_a_model.py",
         "release_a_table.py",
         "train_on_a_release.py",

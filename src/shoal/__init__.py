@@ -34,6 +34,8 @@ _HOMES = {
     "PrivacyBoostClassifier": "trees.boost",
     "PrivacyLightGBM": "trees.gradient",
     "PrivacySearchCV": "trees.search",
+    "NullSpaceCleaner": "cleaners.null_space",
+    "TargetedNullSpaceCleaner": "cleaners.targeted",
     "anonymize": "release",
     "check": "release",
     "Release": "release",
@@ -41,6 +43,7 @@ _HOMES = {
     "evaluate": "evaluation",
     "protect": "protection",
     "train": "training",
+    "clean": "cleaning",
     "ProtectedModel": "protected_model",
 }
 

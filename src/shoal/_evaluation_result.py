@@ -15,12 +15,11 @@ from scipy import stats
 from shoal import frames
 from shoal.errors import DataError, ShoalError
 from shoal.files import replacing, write_table
+from shoal.intervals import CONFIDENCE
 from shoal.report import library_versions, render
 
 if TYPE_CHECKING:
     import polars
-
-CONFIDENCE = 0.95
 
 
 class Scores(NamedTuple):

@@ -245,6 +245,13 @@ def find_model(model: str, schema: Schema, trust: bool) -> Any:
     raise ShoalError(f"{model!r} is neither a file nor a model: choose one of {', '.join(model_names())}.")
 
 
+def find_predictor(path: Path, trust: bool) -> Any:
+    """A predictor from a file; of an ONNX model the path, which is read without running anything."""
+    from shoal.models import load_model
+
+    return path if path.suffix.lower() == ".onnx" else load_model(path, trust=trust)
+
+
 @dataclass(frozen=True)
 class Reading:
     """How a table is read."""
@@ -345,6 +352,25 @@ def parse_weights(texts: list[str] | None) -> dict[str, float] | None:
                 f"--sensitive {text} must be a name, or have the form name=weight: write for example age=0.5."
             ) from None
     return weights
+
+
+def parse_secrets(texts: list[str] | None, rows: Path | None) -> tuple[Path | None, list[str]]:
+    """``["train.csv:disease"]`` as the file and the columns; all must be of one file.
+
+    >>> file, columns = parse_secrets(["train.csv:sex", "train.csv:disease"], None)
+    >>> file.name, columns
+    ('train.csv', ['sex', 'disease'])
+    """
+    files, columns = ([] if rows is None else [rows]), []
+    for text in texts or []:
+        file, sign, column = text.rpartition(":")
+        if not sign or not file or not column:
+            raise ShoalError(f"--confidential {text} must have the form file:column: write for example train.csv:sex.")
+        files.append(Path(file))
+        columns.append(column)
+    if len(set(files)) > 1:
+        raise ShoalError(f"--confidential and --rows name {files[0]} and {files[-1]}: name one file of training rows.")
+    return (files[0] if files else None), columns
 
 
 def own_option(name: str) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from shoal.cleaning import Cleaning
     from shoal.comparison import Comparison
     from shoal.datasets import Dataset, DatasetInfo
     from shoal.evaluation import Evaluation
@@ -293,6 +294,34 @@ def training(training: Training, files: Mapping[str, Path], *, json: bool) -> No
         mark = "sensitive" if one.sensitivity > 0 else ""
         table.add_row(_safe(one.name), show_share(one.before), show_share(one.after), splits, mark)
     out.print(table, "")
+    written(files, json=False)
+    return None
+
+
+def cleaning(cleaning: Cleaning, files: Mapping[str, Path], *, json: bool) -> None:
+    """What cleaning changed for the predictor, and what is left for adversaries."""
+    if json:
+        return _print_json(**cleaning.facts(), files={name: str(path) for name, path in files.items()})
+    from shoal.report import show_share
+
+    out = console()
+    out.print(f"[bold]{_safe(cleaning.verdict)}[/bold]\n", highlight=False)
+    table = _table("What the predictor is told", "", ">")
+    for name, text in cleaning.summary():
+        table.add_row(name, _safe(text))
+    out.print(table, "")
+    for secret, found in cleaning.relearned.items():
+        title = f"What is left of {_safe(secret)} to who learns it from cleaned rows ({found[0].rows:,} rows guessed)"
+        table = _table(
+            title, "learner", "known of it>", "from raw rows>", "right>", "blind guess>", "complete privacy>"
+        )
+        for one in found:
+            left = f"{show_share(one.advantage)} ({show_share(1 - one.error.high)} to {show_share(1 - one.error.low)})"
+            right = "" if one.accuracy is None else show_share(one.accuracy.value)
+            blind = "" if one.baseline_accuracy is None else show_share(one.baseline_accuracy)
+            shares = show_share(1 - one.raw_error.value), right, blind, show_share(one.complete_privacy.value)
+            table.add_row(one.learner, left, *shares)
+        out.print(table, "")
     written(files, json=False)
     return None
 

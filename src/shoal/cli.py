@@ -34,9 +34,11 @@ from shoal._options import (
     Trust,
     find_model,
     find_models,
+    find_predictor,
     names_of,
     number,
     parse_options,
+    parse_secrets,
     parse_weights,
     spread,
     takes_model,
@@ -455,6 +457,77 @@ def train(
         if "rules" in written:
             write_text(written["rules"], training.rules() or "")
     _render.training(training, written, json=json)
+
+
+@app.command()
+@spread
+def clean(
+    source: Annotated[Path, typer.Argument(metavar="QUERY", help="Rows to clean, CSV or Parquet.", show_default=False)],
+    predictor: Annotated[
+        Path, typer.Option(metavar="MODEL", help="Who gets the rows: a .skops, .joblib, .pkl or .onnx file.")
+    ],
+    reading: Reading,
+    epsilon: Annotated[
+        float, typer.Option(parser=number, help="How far its linear stage may move: the squared distance, a row.")
+    ] = 0.01,
+    mode: Annotated[
+        Literal["knapsack", "energy", "exact"],
+        typer.Option(metavar="MODE", help="Spend epsilon on components, on energy, or not at all: see the docs."),
+    ] = "knapsack",
+    confidential: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE:COLUMN", help="Secret to hide, a column of rows with the features; may be repeated."
+        ),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Training rows whose mean stands in for what is left out; else zero."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Feature to send as it is; may be repeated.")
+    ] = None,
+    within: Annotated[
+        Literal["seen"] | None,
+        typer.Option(metavar="BOUNDS", help="seen: keep cleaned values within those of the training rows."),
+    ] = None,
+    trust: Trust = False,
+    seed: Annotated[int, typer.Option(parser=whole, help="Seed of the adversaries.")] = 0,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Cleaned file, .csv or .parquet; never QUERY itself.")
+    ] = Path("cleaned.csv"),
+    json: Json = False,
+) -> None:
+    """Clean queries, so that a predictor is told no more than it needs.
+
+    What a predictor with a linear first stage does not look at is left out; what
+    it hardly looks at too, as far as epsilon allows. Shows how far its outputs
+    moved, and with --confidential what an adversary still gets who learns the
+    secret again from cleaned rows. Columns that it does not use are not sent.
+
+    For example:
+      shoal clean queries.csv --predictor model.skops --rows train.csv --epsilon 0.01 --out cleaned.csv
+      shoal clean queries.csv --predictor model.skops --epsilon 0.1
+          --confidential train.csv:disease --out cleaned.csv
+    """
+    from shoal.cleaning import clean as clean_rows
+    from shoal.files import write_table
+    from shoal.frames import open_frame
+
+    known, secrets = parse_secrets(confidential, rows)
+    refuse_overwriting([source, predictor, *([known] if known else [])], [out])
+    with _render.progress(3) as step:
+        step(f"Reading {source.name}")
+        queries, learned = reading.table(source), None if known is None else reading.table(known)
+        asked = find_predictor(predictor, trust)
+        step(f"Cleaning {queries.height:,} rows")
+        cleaning = clean_rows(
+            queries, asked, epsilon, mode=mode, rows=learned, secret=secrets, keep=keep or (), bounds=within,
+            random_state=seed,
+        )  # fmt: skip
+        step(f"Writing {out.name}")
+        write_table(open_frame(cleaning.frame), out)
+    _render.cleaning(cleaning, {"cleaned": out}, json=json)
 
 
 @app.command()

@@ -12,25 +12,15 @@ import numpy as np
 from scipy import stats
 
 from shoal import frames
-from shoal._evaluation_result import CONFIDENCE
 from shoal.errors import DataError
 from shoal.evaluation import score_model, split_rows
+from shoal.intervals import CONFIDENCE, RESAMPLES, Interval, share_interval
 from shoal.models import features, read_target, target_of, task_of
 from shoal.schema import Schema
 
-RESAMPLES = 1000
-"""Draws of the bootstrap for scores that have no simpler interval."""
 NOTICEABLE_LOSS = 0.02
 """That no loss was seen says something only where a loss that matters would have been: two points of accuracy, or R²
 less by 0.02. Where two models differ on a tenth of the rows, some thousand test rows tell that much."""
-
-
-class Interval(NamedTuple):
-    """A number and the range that holds it with a confidence of 95 %."""
-
-    value: float
-    low: float
-    high: float
 
 
 class ClassScore(NamedTuple):
@@ -181,12 +171,7 @@ def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tup
     """
     right = before == truth, after == truth
     n, z = len(truth), float(stats.norm.ppf((1 + CONFIDENCE) / 2))
-    found = []
-    for one in right:
-        share = float(one.mean())
-        middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-        reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-        found.append(Interval(share, middle - reach, middle + reach))
+    found = [share_interval(int(one.sum()), n) for one in right]
     gained, lost = int((right[1] & ~right[0]).sum()), int((right[0] & ~right[1]).sum())
     more, less = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
     reach = z * math.sqrt((more + less - (more - less) ** 2) / (n + 2))

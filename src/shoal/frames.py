@@ -167,6 +167,20 @@ def replace_columns(frame: nw.DataFrame[Any], columns: Mapping[str, nw.Series[An
     return frame.with_columns(*(series.alias(name) for name, series in columns.items()))
 
 
+def replace_numbers(frame: nw.DataFrame[Any], columns: Mapping[str, np.ndarray]) -> nw.DataFrame[Any]:
+    """The frame with some columns replaced by numbers; order, names and pandas' row labels stay."""
+    made = [nw.Series.from_numpy(name, values, backend=frame.implementation) for name, values in columns.items()]
+    if frame.implementation.is_pandas():
+        labels = frame.to_native().index
+        made = [nw.from_native(one.to_native().set_axis(labels), series_only=True) for one in made]
+    return frame.with_columns(*made)
+
+
+def stack_rows(parts: Sequence[nw.DataFrame[Any]]) -> nw.DataFrame[Any]:
+    """The rows of several frames of one library, columns in the order of the first."""
+    return nw.concat([part.select(parts[0].columns) for part in parts])
+
+
 def convert(frame: Any, kind: FrameKind) -> Any:
     """The same table in another library."""
     opened = open_frame(frame)

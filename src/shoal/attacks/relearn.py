@@ -1,0 +1,283 @@
+"""The adversary who knows how queries are cleaned, and learns to guess a secret from cleaned rows (Xu et al. 2017)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import train_test_split
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from shoal import frames
+from shoal.errors import DataError, ShoalError
+from shoal.intervals import Interval, ratio_interval, share_interval
+from shoal.query_errors import privacy_errors
+
+Task = Literal["numbers", "classes"]
+LEARNERS = "linear", "boosting", "network"
+MOST_CLASSES = 20
+"""Whole numbers of no more distinct values are classes."""
+MOST_CATEGORIES = 100
+"""Columns that a text feature becomes at most for the adversary; its rarest values share none."""
+FEWEST_ROWS = 10
+STRENGTHS = 10.0 ** np.arange(-4, 5)
+"""Regularisation of the linear learner, chosen by leaving rows out."""
+
+
+class Relearned(NamedTuple):
+    """What an adversary gets who learns the secret from cleaned rows; errors are of rows that were not learned from."""
+
+    learner: str
+    task: Task
+    error: Interval
+    """Squared error, by that of who only knows the mean of the secret, or the shares of its classes: 1 is nothing."""
+    raw_error: Interval
+    """The same of the same learner, if rows were not cleaned."""
+    squared_error: float
+    """Mean squared distance between the secret and the guess: the paper's e_privacy under attack."""
+    baseline_error: float
+    """The same for who knows nothing of the row."""
+    complete_privacy: Interval
+    """Share of the rows of which this adversary is further off than who knows nothing."""
+    accuracy: Interval | None
+    """Share of the rows whose class is guessed right; None of numbers."""
+    raw_accuracy: float | None
+    baseline_accuracy: float | None
+    """The share of the most frequent class."""
+    rows: int
+
+    @property
+    def advantage(self) -> float:
+        """The part of the secret's variance that the cleaned rows give away; 0 if nothing."""
+        return 1.0 - self.error.value
+
+    @property
+    def beats_baseline(self) -> bool:
+        """Whether it is clearly better than knowing nothing of the row."""
+        return self.error.high < 1.0
+
+
+def relearn(
+    cleaner: Any,
+    X: Any,
+    y: Any,
+    *,
+    test: tuple[Any, Any] | None = None,
+    test_size: float = 0.3,
+    learners: Sequence[str] | Mapping[str, Any] = LEARNERS,
+    task: Task | None = None,
+    random_state: int = 0,
+) -> list[Relearned]:
+    """Learn a secret from cleaned rows, and see how well it is guessed of others (Algorithm 3 of the paper).
+
+    Parameters
+    ----------
+    cleaner : transformer
+        Fitted; what the adversary knows of the cleaning is all of it.
+    X : table or array
+        Rows that have not been cleaned.
+    y : array
+        Their secret, one column or several: numbers or classes.
+    test : pair of rows and their secret, optional
+        Rows to guess; by default a part of ``X`` is held out.
+    test_size : float
+        Share that is held out.
+    learners : sequence of {"linear", "boosting", "network"} or dict of estimators
+        How the adversary learns.
+    task : {"numbers", "classes"}, optional
+        By default texts, Booleans and whole numbers of few values are classes.
+    random_state : int
+
+    Returns
+    -------
+    list of Relearned
+        One for each learner.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import NullSpaceCleaner
+    >>> from shoal.attacks.relearn import relearn
+    >>> random = np.random.default_rng(0)
+    >>> X = random.normal(size=(1000, 4))
+    >>> secret = X[:, 0] + 0.3 * X[:, 3]
+    >>> cleaner = NullSpaceCleaner(np.eye(4)[:, 2:], epsilon=0.0).fit(X)
+    >>> (found,) = relearn(cleaner, X, secret, learners=["linear"])
+    >>> found.raw_error.value < 0.01, round(found.advantage, 1)
+    (True, 0.1)
+    """
+    labels = _read_labels(y)
+    secrets = labels if test is None else np.concatenate([labels, _read_labels(test[1])])
+    chosen = task or _guess_task(secrets)
+    if chosen == "classes" and secrets.shape[1] > 1:
+        raise ShoalError("Classes are guessed one secret at a time: pass one column, or task='numbers'.")
+    classes = secrets if chosen == "classes" else None
+    train, held_out = _split(len(labels), len(secrets), test_size, random_state, classes)
+    parts = [X] if test is None else [X, test[0]]
+    raw, cleaned = _matrix(parts), _matrix([cleaner.transform(part) for part in parts])
+    if len(raw) != len(secrets):
+        raise DataError(f"There are {len(raw):,} rows, but {len(secrets):,} secrets: pass one for each row.")
+    found = []
+    for name, learner in _make_learners(learners, chosen, secrets.shape[1], random_state).items():
+        guess = _guess_classes if chosen == "classes" else _guess_numbers
+        # Tables of this size are learned as fast by one thread, and many times faster if other work is done beside it.
+        with threadpool_limits(1):
+            answers = [guess(learner, view[train], secrets[train], view[held_out]) for view in (cleaned, raw)]
+        found.append(_judge(name, chosen, answers, secrets, train, held_out))
+    return found
+
+
+class _Answer(NamedTuple):
+    """What an adversary says of some rows."""
+
+    columns: np.ndarray
+    """Numbers, or the probability of each class."""
+    classes: np.ndarray | None
+
+
+def _guess_numbers(learner: Any, rows: np.ndarray, secrets: np.ndarray, unseen: np.ndarray) -> _Answer:
+    wanted = secrets[:, 0] if secrets.shape[1] == 1 else secrets
+    said = np.asarray(_fit(learner, rows, wanted).predict(unseen), float)
+    return _Answer(said.reshape(len(unseen), -1), None)
+
+
+def _guess_classes(learner: Any, rows: np.ndarray, secrets: np.ndarray, unseen: np.ndarray) -> _Answer:
+    model = _fit(learner, rows, secrets[:, 0])
+    return _Answer(np.asarray(model.predict_proba(unseen)), np.asarray(model.classes_))
+
+
+def _fit(learner: Any, rows: np.ndarray, wanted: np.ndarray) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(learner).fit(rows, wanted)
+
+
+def _judge(
+    name: str, task: Task, answers: list[_Answer], secrets: np.ndarray, train: np.ndarray, held_out: np.ndarray
+) -> Relearned:
+    known, truth = secrets[train], secrets[held_out]
+    if task == "classes":
+        classes = answers[0].classes
+        known, hits = (np.asarray(part[:, :1] == classes, float) for part in (known, truth))
+    else:
+        hits = truth.astype(float)
+    without = np.broadcast_to(known.mean(axis=0), hits.shape)
+    baseline = privacy_errors(hits, without)
+    errors, raw_errors = (privacy_errors(hits, answer.columns) for answer in answers)
+    right = [None if task == "numbers" else _share_right(answer, truth[:, 0]) for answer in answers]
+    return Relearned(
+        learner=name,
+        task=task,
+        error=ratio_interval(errors, baseline),
+        raw_error=ratio_interval(raw_errors, baseline),
+        squared_error=float(errors.mean()),
+        baseline_error=float(baseline.mean()),
+        complete_privacy=share_interval(int((errors > baseline).sum()), len(errors)),
+        accuracy=right[0],
+        raw_accuracy=None if right[1] is None else right[1].value,
+        baseline_accuracy=None if task == "numbers" else float(hits[:, known.mean(axis=0).argmax()].mean()),
+        rows=len(errors),
+    )
+
+
+def _share_right(answer: _Answer, truth: np.ndarray) -> Interval:
+    assert answer.classes is not None
+    said = answer.classes[answer.columns.argmax(axis=1)]
+    return share_interval(int((said == truth).sum()), len(truth))
+
+
+def _make_learners(
+    asked: Sequence[str] | Mapping[str, Any], task: Task, n_secrets: int, random_state: int
+) -> dict[str, Any]:
+    if isinstance(asked, Mapping):
+        return dict(asked)
+    found = {}
+    for name in [asked] if isinstance(asked, str) else asked:
+        if name not in LEARNERS:
+            raise ShoalError(f"There is no learner {name!r}: choose {', '.join(LEARNERS)}, or pass estimators.")
+        found[name] = _make_learner(name, task, n_secrets, random_state)
+    return found
+
+
+def _make_learner(name: str, task: Task, n_secrets: int, seed: int) -> Any:
+    classes = task == "classes"
+    if name == "boosting":
+        if classes:
+            return HistGradientBoostingClassifier(random_state=seed)
+        one = HistGradientBoostingRegressor(random_state=seed)
+        return one if n_secrets == 1 else MultiOutputRegressor(one)
+    if name == "network":
+        # Rows may be few: larger steps and more patience than by default, or it stops before it has begun.
+        network = MLPClassifier if classes else MLPRegressor
+        patient = {"early_stopping": True, "n_iter_no_change": 20, "learning_rate_init": 0.005, "max_iter": 300}
+        return make_pipeline(StandardScaler(), network(**patient, random_state=seed))
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000) if classes else RidgeCV(STRENGTHS))
+
+
+def _read_labels(y: Any) -> np.ndarray:
+    if frames.is_frame(y):
+        opened = frames.open_frame(y)
+        y = np.column_stack([opened[name].to_numpy() for name in opened.columns])
+    labels = np.asarray(y)
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    if labels.ndim != 2 or 0 in labels.shape:
+        raise DataError(f"The secret has the shape {np.shape(y)}: pass one for each row.")
+    if labels.dtype.kind not in "biuf":
+        return labels.astype(str)
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise DataError("The secret is missing in some rows: leave these out.")
+    return labels
+
+
+def _guess_task(secrets: np.ndarray) -> Task:
+    if secrets.dtype.kind not in "iuf":
+        return "classes"
+    few = secrets.shape[1] == 1 and len(np.unique(secrets)) <= MOST_CLASSES
+    return "classes" if few and bool((secrets == np.rint(secrets)).all()) else "numbers"
+
+
+def _split(
+    n_given: int, n_all: int, test_size: float, seed: int, classes: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.arange(n_all)
+    if n_all > n_given:
+        train, held_out = rows[:n_given], rows[n_given:]
+    elif n_given < FEWEST_ROWS or not 0 < test_size < 1:
+        raise DataError(f"{n_given} rows are too few to learn from and to test on: pass {FEWEST_ROWS} or more.")
+    else:
+        sizes = None if classes is None else np.unique(classes, return_counts=True)[1]
+        fair = classes if sizes is not None and sizes.min() > 1 and sizes.size <= test_size * n_given / 2 else None
+        train, held_out = train_test_split(rows, test_size=test_size, random_state=seed, stratify=fair)
+    if classes is not None:
+        # Who learns has never seen the others.
+        held_out = held_out[np.isin(classes[held_out, 0], classes[train, 0])]
+        if len(np.unique(classes[train])) < 2:
+            raise DataError("All rows have the same secret, so there is nothing to guess: pass others.")
+    return train, held_out
+
+
+def _matrix(parts: list[Any]) -> np.ndarray:
+    """What the adversary sees: numbers as they are, and a column for each of the most frequent other values."""
+    if not frames.is_frame(parts[0]):
+        return np.concatenate([np.asarray(part, float) for part in parts])
+    opened = frames.stack_rows([frames.open_frame(part) for part in parts])
+    columns: list[np.ndarray] = []
+    for name in opened.columns:
+        codes, values, content = frames.factorize(opened[name])
+        if content == "number":
+            known = values.astype(float)
+            columns.append(np.append(known, known.mean() if len(known) else 0.0)[codes])
+        else:
+            sizes = np.bincount(codes[codes >= 0], minlength=len(values))
+            columns += [(codes == value).astype(float) for value in np.argsort(-sizes, kind="stable")[:MOST_CATEGORIES]]
+    return np.column_stack(columns)

@@ -1,0 +1,197 @@
+"""Spend the budget where it hides a known secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from shoal.cleaners._base import Cleaner, Coding, View
+from shoal.errors import DataError, ShoalError
+from shoal.linear_stages import is_trained, read_linear_stage
+
+LEARNED_ON = "outputs", "features"
+MODES = "exact", "knapsack"
+SMALLEST_DIRECTION = 1e-10
+"""What of the secret lies outside of what the predictor sees is rounding, if it is smaller than this share."""
+
+
+class TargetedNullSpaceCleaner(Cleaner):
+    """Clean queries so that a known secret is hardest to tell (Xu et al. 2017, Algorithm 2, in a stable form).
+
+    As :class:`NullSpaceCleaner`, but the budget is spent where it changes most of what a linear predictor of the secret
+    says. That predictor is learned from rows and their confidential labels, or given.
+
+    Parameters
+    ----------
+    predictor : estimator, torch module, ONNX model, path or array
+        The predictor that gets the rows, trained. One that needs no labels, such as PCA, is trained on the rows of
+        ``fit`` if it is not.
+    confidential : estimator or array, optional
+        The predictor of the secret: a linear estimator that is trained in ``fit`` (ridge regression by default), a
+        trained one, or a matrix of features by outputs.
+    epsilon : float
+        How far the outputs of the predictor's linear stage may move: the squared distance, for each row.
+    mode : {"knapsack", "exact"}
+        Whether the budget is spent.
+    learn_on : {"outputs", "features"}
+        What the predictor of the secret is learned from. ``outputs``: from those of the linear stage, which are all
+        that is left after cleaning; so the budget is spent against an adversary who learns again from cleaned rows.
+        ``features``: from the raw features, as in the paper.
+    unknown : float
+        How much to care for what no secret was named for: the weight of each component by itself, as a share of that of
+        the secret. 0 as in the paper.
+    keep, bounds, reference
+        As in :class:`NullSpaceCleaner`.
+
+    Attributes
+    ----------
+    confidential_ : array
+        The predictor of the secret as a matrix, features that may be changed by outputs.
+    stage_, rank_, kept_, reference_
+        As in :class:`NullSpaceCleaner`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import TargetedNullSpaceCleaner
+    >>> random = np.random.default_rng(0)
+    >>> X = random.normal(size=(500, 6))
+    >>> wanted, secret = X[:, :3] @ np.diag([3.0, 2.0, 1.0]), X[:, 2] + X[:, 5]
+    >>> cleaner = TargetedNullSpaceCleaner(np.eye(6)[:, :3] * [3.0, 2.0, 1.0], epsilon=0.5).fit(X, secret)
+    >>> cleaned = cleaner.transform(X)
+    >>> bool(cleaner.utility_errors(X, cleaned).max() <= 0.5)
+    True
+    >>> bool(abs(np.corrcoef(cleaned[:, 2], secret)[0, 1]) < abs(np.corrcoef(X[:, 2], secret)[0, 1]))
+    True
+    """
+
+    def __init__(
+        self,
+        predictor: Any = None,
+        confidential: Any = None,
+        epsilon: float = 0.01,
+        *,
+        mode: str = "knapsack",
+        learn_on: str = "outputs",
+        unknown: float = 0.1,
+        keep: Sequence[str] | Sequence[int] = (),
+        bounds: Any = None,
+        reference: Any = None,
+    ) -> None:
+        self.predictor = predictor
+        self.confidential = confidential
+        self.epsilon = epsilon
+        self.mode = mode
+        self.learn_on = learn_on
+        self.unknown = unknown
+        self.keep = keep
+        self.bounds = bounds
+        self.reference: str | Sequence[float] | Mapping[str, float] | None = reference
+
+    @property
+    def _spends(self) -> bool:
+        return self.mode != "exact"
+
+    @property
+    def _learns(self) -> bool:
+        return self.confidential is None or not is_trained(self.confidential)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.mode not in MODES:
+            raise ShoalError(f"There is no mode {self.mode!r}: choose {' or '.join(MODES)}.")
+        if self.learn_on not in LEARNED_ON:
+            raise ShoalError(f"Nothing is learned on {self.learn_on!r}: choose {' or '.join(LEARNED_ON)}.")
+        number = isinstance(self.unknown, (int, float, np.number))
+        if not number or not np.isfinite(self.unknown) or self.unknown < 0:
+            raise ShoalError(f"unknown={self.unknown!r}: choose a number from 0 on.")
+
+    def _train(self, predictor: Any, X: Any, y: Any) -> Any:
+        """Train a predictor on rows alone: the labels are the secret."""
+        if hasattr(predictor, "predict"):
+            raise ShoalError("The predictor is not trained yet: fit it first; the labels here are the secret.")
+        return predictor.fit(X)
+
+    def _code(self, view: View, rows: np.ndarray | None, y: Any) -> Coding:
+        basis, sizes = view
+        secret = self._learn(view, rows, y) if self._learns else self._read_secret()
+        self.confidential_ = secret
+        rotation = _rotate(basis, sizes, secret, self.unknown)
+        # Turned so that each coordinate is a direction of the outputs, in which it costs what it is.
+        encoder, decoder = basis * sizes @ rotation, (rotation.T / sizes) @ basis.T
+        return Coding(encoder, np.ascontiguousarray(decoder), np.ones(len(sizes)), np.arange(len(sizes)))
+
+    def _read_secret(self) -> np.ndarray:
+        matrix = read_linear_stage(self.confidential).matrix
+        if len(matrix) != self.n_features_in_:
+            raise ShoalError(
+                f"The confidential predictor looks at {len(matrix)} features, the other one at {self.n_features_in_}: "
+                "both must be of the same rows."
+            )
+        return matrix[~self.kept_]
+
+    def _learn(self, view: View, rows: np.ndarray | None, y: Any) -> np.ndarray:
+        if rows is None or y is None:
+            raise ShoalError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: pass rows and confidential "
+                "labels to fit, or a trained predictor of the secret."
+            )
+        labels = read_secret(y, len(rows))
+        basis, sizes = view
+        onto = basis * sizes if self.learn_on == "outputs" else np.eye(rows.shape[1])
+        if onto.shape[1] == 0:
+            return np.zeros((rows.shape[1], labels.shape[1]))
+        learner = make_pipeline(StandardScaler(), Ridge() if self.confidential is None else clone(self.confidential))
+        learner.fit(
+            rows @ onto if self.learn_on == "outputs" else rows, labels if labels.shape[1] > 1 else labels[:, 0]
+        )
+        return np.asarray(onto @ read_linear_stage(learner).matrix)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self._learns
+        return tags
+
+
+def read_secret(y: Any, n_rows: int) -> np.ndarray:
+    """Confidential labels as columns of numbers; of classes one column each, 1 where a row is of it."""
+    labels = np.asarray(y)
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    if labels.ndim != 2 or len(labels) != n_rows:
+        raise DataError(f"The secret has the shape {np.shape(y)} for {n_rows:,} rows: pass a label or more a row.")
+    if labels.dtype.kind in "biuf":
+        labels = labels.astype(float)
+        if not np.isfinite(labels).all():
+            raise DataError("The secret is missing in some rows: leave these out.")
+        return labels
+    parts = []
+    for column in labels.T:
+        names, codes = np.unique(column.astype(str), return_inverse=True)
+        parts.append(np.eye(len(names))[codes])
+    return np.hstack(parts)
+
+
+def _rotate(basis: np.ndarray, sizes: np.ndarray, secret: np.ndarray, unknown: float) -> np.ndarray:
+    """Orthonormal directions of the outputs, those first that hide most of the secret for what dropping them costs.
+
+    This is the generalised singular value decomposition of both predictors, by way of the outputs: what they tell of
+    the secret is the least of it that any row with these outputs has. Nothing is inverted that may be singular.
+    """
+    rank = len(sizes)
+    if rank == 0:
+        return np.zeros((0, 0))
+    largest = np.linalg.norm(secret, 2) if secret.size else 0.0
+    # The secret's own scale does not matter; beside the unknown ones it is as large as the predictor.
+    hidden = secret * (sizes[0] / largest) if largest > 0 else np.zeros((len(basis), 1))
+    inside = basis.T @ hidden
+    _, lengths, directions = np.linalg.svd(hidden - basis @ inside, full_matrices=False)
+    elsewhere = directions[lengths > sizes[0] * SMALLEST_DIRECTION]
+    inside = inside - inside @ elsewhere.T @ elsewhere
+    told = np.vstack([inside.T, unknown * sizes[0] * np.eye(rank)]) / sizes
+    return np.ascontiguousarray(np.linalg.svd(told, full_matrices=False)[2].T)

@@ -1,0 +1,46 @@
+"""Ranges that hold a number with a confidence of 95 %."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+RESAMPLES = 1000
+"""Draws of the bootstrap, for numbers that have no simpler interval."""
+
+
+class Interval(NamedTuple):
+    """A number and the range that holds it with a confidence of 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+def share_interval(hits: int, n: int) -> Interval:
+    """A share of rows, with Wilson's interval.
+
+    >>> [round(edge, 3) for edge in share_interval(9, 10)]
+    [0.9, 0.596, 0.982]
+    """
+    z, share = float(stats.norm.ppf((1 + CONFIDENCE) / 2)), hits / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return Interval(share, max(middle - reach, 0.0), min(middle + reach, 1.0))
+
+
+def ratio_interval(above: np.ndarray, below: np.ndarray) -> Interval:
+    """The ratio of two sums over the same rows, by drawing the rows again and again."""
+    random = np.random.default_rng(0)
+    pairs = np.column_stack([above, below]).astype(float)
+    drawn = np.empty((RESAMPLES, 2))
+    for i in range(RESAMPLES):
+        drawn[i] = pairs[random.integers(0, len(pairs), len(pairs))].sum(axis=0)
+    tiny = np.finfo(float).tiny
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn[:, 0] / np.maximum(drawn[:, 1], tiny), (tail, 1 - tail))
+    return Interval(float(pairs[:, 0].sum() / max(pairs[:, 1].sum(), tiny)), float(low), float(high))

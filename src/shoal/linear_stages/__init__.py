@@ -1,0 +1,122 @@
+"""The first linear stage of a predictor: all that it can see of a row.
+
+Whatever a predictor does, if it begins with ``x @ matrix + offset``, two rows of the same outputs there are one and the
+same to it. The stage is read from models of scikit-learn and pipelines with scalers before them, networks of torch, and
+ONNX files; steps that follow each other are multiplied into one stage of the raw features.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+
+from shoal.errors import DataError, ShoalError
+from shoal.linear_stages._affine import Look, only_rescales
+from shoal.linear_stages._estimators import is_trained, look_at_estimator, names_of
+from shoal.linear_stages._onnx import look_at_onnx
+from shoal.linear_stages._torch import look_at_torch
+
+__all__ = ["LinearStage", "is_trained", "read_linear_stage"]
+
+
+class LinearStage(NamedTuple):
+    """What a predictor sees of a row: ``x @ matrix + offset``, and the features that are fixed as they are."""
+
+    matrix: np.ndarray
+    """Features by outputs."""
+    offset: np.ndarray
+    """One number an output, without what fixed features add to it."""
+    fixed: np.ndarray
+    """True for features that something else than the matrix looks at too, such as a one-hot encoder."""
+    names: tuple[str, ...] | None = None
+    """Names of the features, where the predictor knows them."""
+
+    def outputs(self, X: np.ndarray) -> np.ndarray:
+        """The outputs of rows, which must be complete numbers."""
+        return np.asarray(X) @ self.matrix + self.offset
+
+
+def read_linear_stage(predictor: Any) -> LinearStage:
+    """Read the first linear stage of a predictor.
+
+    Parameters
+    ----------
+    predictor : estimator, torch module, ONNX model, path, array or LinearStage
+        A trained model of scikit-learn that begins linear: linear and logistic regression, ridge, lasso, linear
+        support vector machines, discriminant analysis, PLS, PCA, truncated SVD, networks (their first layer), also
+        several of them side by side, and pipelines with scalers, selections and column transformers before them. A
+        ``torch.nn.Linear``, or a ``Sequential`` that begins with one. An ONNX model, or the path of its file. Or the
+        matrix itself, features by outputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X = np.array([[1.0, 10.0], [2.0, 30.0], [3.0, 20.0], [5.0, 10.0]])
+    >>> model = make_pipeline(StandardScaler(), Ridge()).fit(X, [1.0, 2.0, 3.0, 4.0])
+    >>> stage = read_linear_stage(model)
+    >>> bool(np.allclose(stage.outputs(X)[:, 0], model.predict(X)))
+    True
+    """
+    if isinstance(predictor, LinearStage):
+        return predictor
+    if _is_onnx(predictor):
+        return _finish(look_at_onnx(predictor), predictor, None)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(predictor, torch.nn.Module):
+        return _finish(look_at_torch(predictor), predictor, None)
+    if isinstance(predictor, BaseEstimator) or hasattr(predictor, "coef_"):
+        if not is_trained(predictor):
+            raise ShoalError(f"{_describe(predictor)} is not trained yet: fit it first.")
+        return _finish(look_at_estimator(predictor), predictor, names_of(predictor))
+    return _read_matrix(predictor)
+
+
+def _finish(look: Look, predictor: Any, names: tuple[str, ...] | None) -> LinearStage:
+    if look.affine is None or only_rescales(look.affine):
+        raise ShoalError(
+            f"{_describe(predictor)} does not begin with a linear stage, so nothing is known to be needless to it: "
+            "take a linear model, a network, or one with PCA before it."
+        )
+    matrix, offset, fixed = look.affine
+    matrix = matrix.toarray() if sparse.issparse(matrix) else matrix
+    return _check(LinearStage(np.array(matrix, float), offset, fixed, names))
+
+
+def _check(stage: LinearStage) -> LinearStage:
+    if not np.isfinite(stage.matrix).all():
+        raise DataError("The predictor's weights are not all finite numbers: train it anew.")
+    return stage
+
+
+def _read_matrix(given: Any) -> LinearStage:
+    try:
+        matrix = np.array(given, float)
+    except (TypeError, ValueError):
+        matrix = np.empty(())
+    if matrix.ndim not in (1, 2) or 0 in matrix.shape:
+        raise ShoalError(
+            f"{_describe(given)} is no predictor that can be read: pass a trained scikit-learn model, a torch or ONNX "
+            "model, or a matrix of features by outputs."
+        )
+    matrix = matrix[:, None] if matrix.ndim == 1 else matrix
+    return _check(LinearStage(matrix, np.zeros(matrix.shape[1]), np.zeros(len(matrix), bool)))
+
+
+def _describe(predictor: Any) -> str:
+    if isinstance(predictor, (str, Path)):
+        return repr(str(predictor))
+    last = predictor.steps[-1][1] if isinstance(predictor, Pipeline) else predictor
+    return f"A {type(last).__name__}"
+
+
+def _is_onnx(predictor: Any) -> bool:
+    return isinstance(predictor, (str, Path)) or type(predictor).__name__ == "ModelProto"

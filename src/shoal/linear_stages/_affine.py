@@ -1,0 +1,79 @@
+"""Linear steps of a predictor, and how one that follows another makes a single one with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+
+class Affine(NamedTuple):
+    """A step of a predictor: ``x @ matrix + offset``."""
+
+    matrix: Any
+    """Inputs by outputs, sparse or dense; outputs that are not linear are all zero."""
+    offset: np.ndarray
+    fixed: np.ndarray
+    """Inputs that outputs which are not linear come from."""
+
+
+class Look(NamedTuple):
+    """How a part of a predictor begins."""
+
+    affine: Affine | None
+    """None if it does not begin with anything linear."""
+    complete: bool
+    """Whether that is all it does, so that what follows it can be linear in its inputs too."""
+
+
+NOT_LINEAR = Look(None, complete=False)
+
+
+def combine(first: Affine, second: Affine) -> Affine:
+    """One step after another as a single one."""
+    reaches = np.asarray(abs(first.matrix) @ second.fixed.astype(float)).reshape(-1) > 0
+    offset = np.asarray(first.offset @ second.matrix).reshape(-1) + second.offset
+    return Affine(first.matrix @ second.matrix, offset, first.fixed | reaches)
+
+
+def scale_by(factor: Any, offset: Any, n: int) -> Affine:
+    """Each input times its factor, plus its offset."""
+    factor = np.broadcast_to(np.asarray(1.0 if factor is None else factor, float).reshape(-1), n)
+    offset = np.broadcast_to(np.asarray(0.0 if offset is None else offset, float).reshape(-1), n)
+    return Affine(sparse.diags_array(factor, format="csr"), offset.copy(), np.zeros(n, bool))
+
+
+def multiply_by(matrix: Any, offset: Any = None) -> Affine:
+    """Inputs times a dense matrix, inputs by outputs, plus an offset."""
+    matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix, float)
+    outputs = matrix.shape[1]
+    offset = np.broadcast_to(np.asarray(0.0 if offset is None else offset, float).reshape(-1), outputs)
+    return Affine(matrix, offset.copy(), np.zeros(len(matrix), bool))
+
+
+def select(chosen: np.ndarray, n: int) -> Affine:
+    """Some of the inputs, by their positions."""
+    ones = np.ones(len(chosen)), (chosen, np.arange(len(chosen)))
+    matrix = sparse.csr_array(ones, shape=(n, len(chosen)))
+    return Affine(matrix, np.zeros(len(chosen)), np.zeros(n, bool))
+
+
+def beside(steps: Sequence[Affine]) -> Affine:
+    """Steps of the same inputs, their outputs side by side."""
+    matrices = [sparse.csr_array(step.matrix) for step in steps]
+    fixed = reduce(np.logical_or, [step.fixed for step in steps])
+    dense = any(not sparse.issparse(step.matrix) for step in steps)
+    matrix = sparse.hstack(matrices, format="csr")
+    return Affine(matrix.toarray() if dense else matrix, np.concatenate([step.offset for step in steps]), fixed)
+
+
+def only_rescales(step: Affine) -> bool:
+    """Whether every input is still there by itself: then nothing was learned, and nothing is left out."""
+    if not sparse.issparse(step.matrix):
+        return False
+    entries = step.matrix != 0
+    rows, columns = np.asarray(entries.sum(axis=1)).reshape(-1), np.asarray(entries.sum(axis=0)).reshape(-1)
+    return bool((rows[~step.fixed] == 1).all() and (columns <= 1).all())

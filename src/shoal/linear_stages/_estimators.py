@@ -1,0 +1,222 @@
+"""How models and transformers of scikit-learn begin."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.cross_decomposition import CCA, PLSCanonical, PLSRegression
+from sklearn.decomposition import PCA, IncrementalPCA, TruncatedSVD
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectorMixin
+from sklearn.impute import SimpleImputer
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
+from sklearn.utils.validation import check_is_fitted
+
+from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, beside, combine, multiply_by, scale_by, select
+from shoal.models._estimators import FrameEncoder
+
+
+def is_trained(predictor: Any) -> bool:
+    """Whether a predictor has been fitted; arrays and networks always are."""
+    if not isinstance(predictor, BaseEstimator):
+        return True
+    try:
+        check_is_fitted(predictor)
+    except NotFittedError:
+        return False
+    return True
+
+
+def names_of(predictor: Any) -> tuple[str, ...] | None:
+    """Names of the features, where a predictor knows them."""
+    first = predictor.steps[0][1] if isinstance(predictor, Pipeline) else predictor
+    names = list(first.columns) if isinstance(first, FrameEncoder) else getattr(predictor, "feature_names_in_", None)
+    return None if names is None else tuple(str(name) for name in names)
+
+
+def look_at_estimator(part: Any) -> Look:
+    """How a trained estimator begins."""
+    for kinds, look in _LOOKS:
+        if isinstance(part, kinds):
+            return look(part)
+    for attribute in ("best_estimator_", "regressor_", "estimator_", "classifier_"):
+        if hasattr(part, attribute):
+            return look_at_estimator(getattr(part, attribute))._replace(complete=False)
+    members = getattr(part, "calibrated_classifiers_", None) or getattr(part, "estimators_", None)
+    if members is not None and type(part).__name__ in _SIDE_BY_SIDE:
+        return _look_at_members([getattr(member, "estimator", member) for member in members])
+    return _look_at_coefficients(part) if hasattr(part, "coef_") else NOT_LINEAR
+
+
+_SIDE_BY_SIDE = {
+    "CalibratedClassifierCV", "MultiOutputClassifier", "MultiOutputRegressor", "OneVsRestClassifier",
+    "VotingClassifier", "VotingRegressor",
+}  # fmt: skip
+"""Models of several that each see the whole row."""
+
+
+def _look_at_coefficients(model: Any) -> Look:
+    matrix = model.coef_.toarray() if sparse.issparse(model.coef_) else np.asarray(model.coef_)
+    return Look(multiply_by(np.atleast_2d(matrix).T, getattr(model, "intercept_", None)), complete=False)
+
+
+def _look_at_pls(model: Any) -> Look:
+    matrix = np.asarray(model.coef_).T
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of features without names
+        # It subtracts the means of its training rows, which it does not show.
+        at_zero = np.asarray(model.predict(np.zeros((1, len(matrix))))).reshape(-1)
+    return Look(multiply_by(matrix, at_zero), complete=False)
+
+
+def _look_at_network(network: Any) -> Look:
+    layers = [multiply_by(*layer) for layer in zip(network.coefs_, network.intercepts_, strict=True)]
+    hidden = layers if network.activation == "identity" else layers[:1]
+    return Look(reduce(combine, hidden), complete=False)
+
+
+def _look_at_components(model: Any) -> Look:
+    """PCA, truncated SVD and random projections."""
+    matrix = model.components_.T
+    matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix, float)
+    if getattr(model, "whiten", False):
+        matrix = matrix / np.maximum(np.sqrt(model.explained_variance_), np.finfo(float).eps)
+    mean = getattr(model, "mean_", None)
+    return Look(multiply_by(matrix, None if mean is None else -mean @ matrix), complete=True)
+
+
+def _look_at_centring_scaler(scaler: Any) -> Look:
+    """StandardScaler, RobustScaler and MaxAbsScaler."""
+    center = getattr(scaler, "mean_" if isinstance(scaler, StandardScaler) else "center_", None)
+    centred = getattr(scaler, "with_mean", getattr(scaler, "with_centering", False))
+    scaled = getattr(scaler, "with_std", getattr(scaler, "with_scaling", True))
+    factor = 1.0 / scaler.scale_ if scaled and scaler.scale_ is not None else 1.0
+    offset = -center * factor if centred and center is not None else None
+    return Look(scale_by(factor, offset, scaler.n_features_in_), complete=True)
+
+
+def _look_at_ranges(scaler: MinMaxScaler) -> Look:
+    if scaler.clip:
+        return NOT_LINEAR
+    return Look(scale_by(scaler.scale_, scaler.min_, scaler.n_features_in_), complete=True)
+
+
+def _look_at_selection(selector: Any) -> Look:
+    return Look(select(selector.get_support(indices=True), len(selector.get_support())), complete=True)
+
+
+def _look_at_function(transformer: Any) -> Look:
+    return _unchanged(transformer) if transformer.func is None else NOT_LINEAR
+
+
+def _look_at_imputer(imputer: Any) -> Look:
+    """Rows that are complete stay as they are."""
+    as_it_was = not imputer.add_indicator and len(imputer.get_feature_names_out()) == imputer.n_features_in_
+    return _unchanged(imputer) if as_it_was else NOT_LINEAR
+
+
+def _unchanged(transformer: Any) -> Look:
+    return Look(scale_by(1.0, None, transformer.n_features_in_), complete=True)
+
+
+def _look_at_frame_encoder(encoder: Any) -> Look:
+    coded = np.array([name in encoder.categories_ for name in encoder.columns])
+    return Look(scale_by(np.where(coded, 0.0, 1.0), None, len(coded))._replace(fixed=coded), complete=True)
+
+
+def _look_at_pipeline(pipeline: Any) -> Look:
+    found: Affine | None = None
+    for _, step in pipeline.steps:
+        if step is None or step == "passthrough":
+            continue
+        look = look_at_estimator(step)
+        if look.affine is None:
+            return Look(found, complete=False)
+        found = look.affine if found is None else combine(found, look.affine)
+        if not look.complete:
+            return Look(found, complete=False)
+    return Look(found, complete=found is not None)
+
+
+def _look_at_members(members: Iterable[Any]) -> Look:
+    looks = [look_at_estimator(member) for member in members]
+    if any(look.affine is None for look in looks):
+        return NOT_LINEAR
+    return Look(beside([look.affine for look in looks if look.affine is not None]), complete=False)
+
+
+def _look_at_union(union: Any) -> Look:
+    looks = [look_at_estimator(part) for _, part in union.transformer_list if part not in ("drop", "passthrough")]
+    known = len(looks) == len(union.transformer_list) and not union.transformer_weights
+    if not known or not all(look.affine is not None and look.complete for look in looks):
+        return NOT_LINEAR
+    return Look(beside([look.affine for look in looks if look.affine is not None]), complete=True)
+
+
+def _look_at_columns(transformer: Any) -> Look:
+    """Blocks of columns, each by itself; the inputs of those that are not linear are fixed."""
+    n = transformer.n_features_in_
+    n_outputs = max((part.stop for part in transformer.output_indices_.values()), default=0)
+    matrix, offset, fixed = sparse.lil_array((n, n_outputs)), np.zeros(n_outputs), np.zeros(n, bool)
+    for name, part, columns in transformer.transformers_:
+        inputs = _positions(columns, transformer)
+        outputs = transformer.output_indices_[name]
+        if len(inputs) == 0 or (isinstance(part, str) and part == "drop"):
+            continue
+        passed = isinstance(part, str) and part == "passthrough"
+        look = Look(scale_by(1.0, None, len(inputs)), complete=True) if passed else look_at_estimator(part)
+        if look.affine is None or not look.complete:
+            fixed[inputs] = True
+            continue
+        matrix[inputs, outputs] += sparse.lil_array(look.affine.matrix)
+        offset[outputs] = look.affine.offset
+        fixed[inputs] |= look.affine.fixed
+    return Look(Affine(matrix.tocsr(), offset, fixed), complete=True)
+
+
+def _positions(columns: Any, transformer: Any) -> np.ndarray:
+    """Columns of a column transformer, which are named or numbered in one of several ways, as numbers."""
+    everything = np.arange(transformer.n_features_in_)
+    if isinstance(columns, str):
+        columns = [columns]
+    if isinstance(columns, slice):
+        if not isinstance(columns.start, str) and not isinstance(columns.stop, str):
+            return everything[columns]
+        names = list(transformer.feature_names_in_)
+        start = 0 if columns.start is None else names.index(columns.start)
+        stop = len(names) if columns.stop is None else names.index(columns.stop) + 1  # names are inclusive
+        return everything[start:stop]
+    chosen = np.atleast_1d(np.asarray(columns))
+    if chosen.dtype.kind in "UOT":
+        names = list(transformer.feature_names_in_)
+        return np.array([names.index(name) for name in chosen], np.intp)
+    return everything[chosen] if len(chosen) else everything[:0]
+
+
+_LOOKS: tuple[tuple[Any, Callable[[Any], Look]], ...] = (
+    (Pipeline, _look_at_pipeline),
+    (ColumnTransformer, _look_at_columns),
+    (FeatureUnion, _look_at_union),
+    (FrameEncoder, _look_at_frame_encoder),
+    ((MLPClassifier, MLPRegressor), _look_at_network),
+    ((PLSRegression, PLSCanonical, CCA), _look_at_pls),
+    (
+        (PCA, IncrementalPCA, TruncatedSVD, GaussianRandomProjection, SparseRandomProjection),
+        _look_at_components,
+    ),
+    ((StandardScaler, RobustScaler, MaxAbsScaler), _look_at_centring_scaler),
+    (MinMaxScaler, _look_at_ranges),
+    (SelectorMixin, _look_at_selection),
+    (FunctionTransformer, _look_at_function),
+    (SimpleImputer, _look_at_imputer),
+)

@@ -1,0 +1,47 @@
+"""How networks of torch begin. Whoever made one has imported torch: Shoal never does."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, combine, multiply_by, scale_by
+
+
+def look_at_torch(module: Any) -> Look:
+    """How a network begins: linear layers one after another, and batch normalisation as it is when not training."""
+    torch = sys.modules["torch"]
+    if isinstance(module, torch.nn.Linear):
+        bias = None if module.bias is None else _array(module.bias)
+        return Look(multiply_by(_array(module.weight).T, bias), complete=True)
+    if isinstance(module, torch.nn.BatchNorm1d) and module.running_mean is not None:
+        return Look(_normalise(module), complete=True)
+    return _look_in_turn(module) if isinstance(module, torch.nn.Sequential) else NOT_LINEAR
+
+
+def _look_in_turn(modules: Any) -> Look:
+    torch = sys.modules["torch"]
+    found: Affine | None = None
+    for module in modules:
+        if isinstance(module, (torch.nn.Identity, torch.nn.Dropout, torch.nn.Flatten)):
+            continue  # of rows of features they change nothing, once training is over
+        look = look_at_torch(module)
+        if look.affine is None:
+            return Look(found, complete=False)
+        found = look.affine if found is None else combine(found, look.affine)
+        if not look.complete:
+            return Look(found, complete=False)
+    return Look(found, complete=found is not None)
+
+
+def _normalise(module: Any) -> Affine:
+    factor = 1.0 / np.sqrt(_array(module.running_var) + module.eps)
+    factor = factor if module.weight is None else factor * _array(module.weight)
+    offset = -_array(module.running_mean) * factor
+    return scale_by(factor, offset if module.bias is None else offset + _array(module.bias), module.num_features)
+
+
+def _array(tensor: Any) -> np.ndarray:
+    return np.asarray(tensor.detach().cpu().numpy(), float)
