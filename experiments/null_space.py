@@ -107,11 +107,11 @@ def one_run(data: str, n_desired: int, run: int) -> list[dict]:
     secrets = Y[train][:, hidden], Y[test][:, hidden]
     methods = {
         "nothing": (Nothing(), EPSILON),
-        "algorithm 1": (NullSpaceCleaner(ally, EPSILON, reference="zero").fit(X[train]), EPSILON),
+        "algorithm 1": (NullSpaceCleaner(ally, EPSILON, reference="zero").fit(), EPSILON),
         "algorithm 1, from the mean": (NullSpaceCleaner(ally, EPSILON).fit(X[train]), EPSILON),
         "algorithm 2 as printed": (Printed(ally, curious), EPSILON),
         "algorithm 2, stable": (
-            TargetedNullSpaceCleaner(ally, curious, EPSILON, unknown=0.0, reference="zero").fit(X[train]),
+            TargetedNullSpaceCleaner(ally, curious, EPSILON, unknown=0.0, reference="zero").fit(),
             EPSILON,
         ),
         "learned on outputs": (TargetedNullSpaceCleaner(ally, None, EPSILON).fit(X[train], secrets[0]), EPSILON),
@@ -121,7 +121,7 @@ def one_run(data: str, n_desired: int, run: int) -> list[dict]:
             methods[f"noise {budget:g}"] = (LaplaceNoise(ally, budget, random_state=run).fit(), budget)
             if budget != EPSILON:
                 methods[f"algorithm 1 {budget:g}"] = (
-                    NullSpaceCleaner(ally, budget, reference="zero").fit(X[train]),
+                    NullSpaceCleaner(ally, budget, reference="zero").fit(),
                     budget,
                 )
     found = []

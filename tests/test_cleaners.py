@@ -15,7 +15,8 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -179,7 +180,8 @@ def test_a_target_is_hidden_as_well_as_can_be(problem, n_secrets):
     coding, view = cleaner._coding, cleaner._view
     # What of the secret nobody can hide who sends these outputs: the least of it among all rows that have them.
     own, left = X @ coding.encoder, cleaner.transform(X, epsilon=budgets) @ coding.encoder
-    outside = np.eye(X.shape[1]) - view.basis @ view.basis.T
+    basis = np.linalg.qr(view.basis / view.scale[:, None])[0]
+    outside = np.eye(X.shape[1]) - basis @ basis.T
     remaining = np.eye(n_secrets) - (secret.T @ outside) @ np.linalg.pinv(secret.T @ outside, rcond=1e-9)
     form = remaining @ secret.T @ coding.decoder.T
     gram = form.T @ form
@@ -290,10 +292,11 @@ def test_rows_within_bounds_are_the_nearest_to_the_reference(problem):
     plain = quietly(NullSpaceCleaner(matrix, 0.0), X).transform(X)
     settled = ((plain < bounds.low) | (plain > bounds.high)).any(axis=1)
     for x, found in zip(X[settled], cleaned[settled], strict=True):
-        expected = nearest_between(x, matrix, center, bounds.spread, bounds.low, bounds.high)
+        spread = cleaner._bounded_view.scale
+        expected = nearest_between(x, matrix, center, spread, bounds.low, bounds.high)
         if expected is None:
             continue
-        distances = [(((row - center) / bounds.spread) ** 2).sum() for row in (found, expected)]
+        distances = [(((row - center) / spread) ** 2).sum() for row in (found, expected)]
         assert distances[0] <= distances[1] * (1 + 1e-5) + 1e-8
 
 
@@ -412,9 +415,105 @@ def test_noise_moves_outputs_by_the_budget_on_average():
     assert (noise.transform(X, epsilon=0.0) == X).all()
 
 
+@pytest.mark.parametrize("width", [2, 4, 6, 8])
+def test_features_of_very_different_size_keep_every_promise(width):
+    """From thousandths to millions in one row: outputs stay, budgets hold, rows within bounds are cleaned within."""
+    random = np.random.default_rng(width)
+    for _ in range(30):
+        scales = 10.0 ** random.uniform(-width, width, 6)
+        X, matrix = random.normal(size=(50, 6)) * scales, random.normal(size=(6, 4)) / scales[:, None]
+        secret = random.normal(size=(6, 2)) / scales[:, None]
+        for cleaner in (
+            NullSpaceCleaner(matrix, mode="exact"),
+            TargetedNullSpaceCleaner(matrix, secret, mode="exact"),
+            NullSpaceCleaner(matrix, mode="exact", bounds="seen"),
+        ):
+            assert np.abs((quietly(cleaner, X).transform(X) - X) @ matrix).max() < 1e-10
+        for cleaner in (NullSpaceCleaner(matrix, 0.01), NullSpaceCleaner(matrix, 0.01, bounds="seen")):
+            moved = errors(X, quietly(cleaner, X).transform(X), matrix)
+            assert (moved <= 0.01 * (1 + 1e-9)).all()
+            assert moved.max() > 0.0099
+
+
+def test_rows_are_not_sent_raw_because_features_differ_in_size():
+    random = np.random.default_rng(292)
+    scales = 10.0 ** random.integers(-3, 4, 4)
+    X, matrix = random.normal(size=(200, 4)) * scales, random.normal(size=(4, 2)) / scales[:, None]
+    assert not (NullSpaceCleaner(matrix, mode="exact", bounds="seen").fit(X).transform(X) == X).all(axis=1).any()
+
+
+def test_wide_bounds_do_not_widen_the_budget():
+    X = np.random.default_rng(0).random((200, 3))
+    cleaner = NullSpaceCleaner([1.0, 2.0, -1.0], 1e-6, bounds={0: (0, 1), 1: (0, 1), 2: (-1e12, 1e12)}).fit(X)
+    assert cleaner.utility_errors(X, cleaner.transform(X)).max() <= 1e-6 * (1 + 1e-9)
+
+
+def test_single_precision_stays_within_bounds():
+    X = np.random.default_rng(0).random((100, 3)).astype(np.float32) * np.float32(0.0999)
+    cleaned = NullSpaceCleaner([1.0, 2.0, 3.0], bounds=(0, 0.1)).fit(X).transform(X)
+    assert cleaned.astype(float).max() <= 0.1
+
+
+def test_columns_go_by_name_whatever_is_around_the_model():
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(120, 3)), columns=list("abc"))
+    y = (frame["a"] - 2 * frame["b"] > 0).to_numpy()
+    other = frame[["c", "b", "a"]]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, y)
+    for predictor in (model, GridSearchCV(model, {}).fit(frame, y), Pipeline([("inner", model)])):
+        for rows in (frame, frame.to_numpy()):
+            cleaned = NullSpaceCleaner(predictor, mode="exact").fit(rows).transform(other)
+            assert np.allclose(predictor.predict_proba(cleaned[["a", "b", "c"]]), predictor.predict_proba(frame))
+    kept = NullSpaceCleaner(model, keep=["a"]).fit(frame.to_numpy())
+    assert kept.kept_.tolist() == [True, False, False]
+    secret = Ridge().fit(other, frame["c"])
+    targeted = TargetedNullSpaceCleaner(model, secret).fit(frame)
+    assert np.abs(targeted.confidential_[:, 0]).argmax() == 2
+
+
+def test_features_to_keep_may_be_marked():
+    cleaner = NullSpaceCleaner([1.0, 2.0, 3.0], keep=[True, False, False]).fit()
+    assert cleaner.kept_.tolist() == [True, False, False]
+    assert NullSpaceCleaner([1.0, 2.0], keep=None).fit().kept_.sum() == 0
+
+
+def test_fit_twice_is_fit_once():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0.0, 1.0]})
+    cleaner = NullSpaceCleaner([1.0, 2.0]).fit(frame)
+    assert not hasattr(cleaner.fit(), "feature_names_in_")
+
+
+def test_a_predictor_that_is_trained_here_can_be_asked():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(50, 3)), random.normal(size=50)
+    cleaner = NullSpaceCleaner(Ridge(), mode="exact").fit(X, y)
+    assert np.allclose(cleaner.predictor_.predict(cleaner.transform(X)), cleaner.predictor_.predict(X))
+
+
+def test_secrets_of_any_kind():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 3))
+    names = np.where(X[:, 0] > 0, "f", "m")
+    table = pl.DataFrame({"sex": names, "weight": X[:, 1]})
+    assert TargetedNullSpaceCleaner(np.eye(3)[:, :2]).fit(X, table).confidential_.shape == (3, 3)
+    classes = TargetedNullSpaceCleaner(np.eye(3)[:, :2], LogisticRegression()).fit(X, names)
+    assert classes.confidential_.shape == (3, 1)
+    with pytest.raises(ShoalError, match="A classifier learns one secret"):
+        TargetedNullSpaceCleaner(np.eye(3)[:, :2], LogisticRegression()).fit(X, table)
+    with pytest.raises(DataError, match="secret is missing"):
+        TargetedNullSpaceCleaner(np.eye(3)[:, :2]).fit(X, np.array([None, *names[1:]], object))
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
+        (lambda X: NullSpaceCleaner(np.ones(3), keep=[1.5]).fit(X), "There is no feature 1.5"),
+        (lambda X: NullSpaceCleaner(np.ones(3), keep=5).fit(X), "keep=5 is no list"),
+        (lambda X: NullSpaceCleaner(np.ones(3), keep=[True]).fit(X), "keep has 1 marks for 3 features"),
+        (lambda X: NullSpaceCleaner(np.ones(3), reference=[1, 2]).fit(X), "is no row of 3 numbers"),
+        (lambda X: NullSpaceCleaner(np.ones(3), reference={0: "x"}).fit(X), "is no row of 3 numbers"),
+        (lambda X: NullSpaceCleaner(np.ones(3), bounds=([1, 2], [3, 4])).fit(X), "for all features or for each one"),
+        (lambda X: NullSpaceCleaner(np.ones(3), bounds={0: ([0, 1], [2, 3])}).fit(X), "are no bounds"),
         (lambda X: NullSpaceCleaner().fit(X), "There is no predictor"),
         (lambda X: NullSpaceCleaner(np.ones(3), -1).fit(X), "epsilon=-1 is no budget"),
         (lambda X: NullSpaceCleaner(np.ones(3), "much").fit(X), "epsilon='much' is no budget"),
@@ -459,6 +558,8 @@ def test_tables_that_do_not_fit_get_one_sentence():
         cleaner.transform(X.with_columns(id=1))
     with pytest.raises(DataError, match="Column 'b' has 1 missing values, the first in row 1"):
         cleaner.transform(pl.DataFrame({"a": [1.0, 2.0], "b": [1.0, None]}))
+    with pytest.raises(DataError, match="Column 'b' has an infinite value in row 0"):
+        cleaner.transform(pl.DataFrame({"a": [1.0], "b": [np.inf]}))
     with pytest.raises(DataError, match="Column 'b' holds texts"):
         cleaner.transform(pl.DataFrame({"a": [1.0], "b": ["x"]}))
     with pytest.raises(NotFittedError):

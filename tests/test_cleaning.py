@@ -106,7 +106,7 @@ def test_values_stay_within_those_seen():
         ({"secret": "sex"}, "Secrets need rows"),
         ({"secret": "shoe size", "rows": FRAME}, "There is no secret 'shoe size'"),
         ({"secret": "person-id", "rows": FRAME.with_columns(FRAME["person-id"].cast(str))}, "different values that"),
-        ({"secret": "sex", "rows": FRAME[:10]}, "Only 10 of the rows to learn from are complete"),
+        ({"secret": "sex", "rows": FRAME[:30]}, "Only 30 of the rows to learn from are complete"),
         ({"rows": FRAME.drop("age")}, "Column 'age' is not among the rows to learn from"),
         ({"epsilon": -1}, "epsilon=-1 is no budget"),
         ({"mode": "some"}, "There is no mode 'some'"),
@@ -177,6 +177,8 @@ def test_adversaries_of_ones_own_and_rows_to_guess():
     [
         (np.ones((5, 2)), np.arange(5.0), "too few to learn from"),
         (np.ones((30, 2)), np.zeros(30, int), "All rows have the same secret"),
+        (np.ones((30, 2)), np.full(30, 0.5), "All rows have the same secret"),
+        (np.ones((30, 2)), np.array([None, *"ab" * 14, "a"], object), "secret is missing"),
         (np.ones((30, 2)), np.ones((30, 2), str), "one secret at a time"),
         (np.ones((30, 2)), np.full(30, np.nan), "secret is missing"),
         (np.ones((30, 2)), np.arange(31) % 2, "pass one for each row"),
@@ -185,6 +187,43 @@ def test_adversaries_of_ones_own_and_rows_to_guess():
 def test_hopeless_attacks_get_one_sentence(X, y, sentence):
     with pytest.raises(ShoalError, match=sentence):
         relearn(Untouched(), X, y)
+
+
+def test_odd_attacks_get_one_sentence():
+    X, texts = np.random.default_rng(0).normal(size=(60, 2)), np.array(["a", "b"] * 30)
+    with pytest.raises(ShoalError, match="There is no task 'x'"):
+        relearn(Untouched(), X, texts, task="x")
+    with pytest.raises(ShoalError, match="choose task='classes'"):
+        relearn(Untouched(), X, texts, task="numbers")
+    with pytest.raises(ShoalError, match="test_size=2"):
+        relearn(Untouched(), X, texts, test_size=2)
+    with pytest.raises(DataError, match="of another kind"):
+        relearn(Untouched(), X, texts, test=(X, X[:, 0]))
+    with pytest.raises(DataError, match="for 50 rows"):
+        relearn(Untouched(), X[:50], texts, test=(X[:50], texts[:40]))
+    with pytest.raises(DataError, match="No row to guess has a secret"):
+        relearn(Untouched(), X, texts, test=(X, np.array(["c", "d"] * 30)))
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_rare_classes_do_not_stop_an_adversary(learner):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 3))
+    secret = np.where(np.arange(400) < 3, "rare", "common")
+    for seed in range(3):
+        (found,) = relearn(Untouched(), X, secret, learners=[learner], random_state=seed)
+        assert found.rows > 0
+
+
+def test_a_predictor_that_is_not_what_it_seems_is_refused():
+    class Sly(LogisticRegression):
+        pass
+
+    model = Sly().fit(FRAME.select(NUMBERS), FRAME["income"].to_numpy())
+    Sly.decision_function = lambda self, rows: np.asarray(rows)[:, 1] - 40.0
+    Sly.decision_function.__module__ = "sklearn"
+    with pytest.raises(ShoalError, match="looks at rows in another way"):
+        clean(FRAME[:100], model, 0.0, rows=FRAME)
 
 
 def test_the_measures_of_the_paper():

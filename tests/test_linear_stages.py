@@ -11,7 +11,7 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA, IncrementalPCA, TruncatedSVD
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import RandomForestRegressor, VotingRegressor
+from sklearn.ensemble import BaggingClassifier, RandomForestRegressor, VotingRegressor
 from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_regression
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import (
@@ -223,6 +223,32 @@ def test_matrices_and_stages_are_taken_as_they_are():
     assert isinstance(stage, LinearStage)
 
 
+class Doubling(StandardScaler):
+    """A scaler that does something else, too."""
+
+    def transform(self, X):
+        return np.abs(super().transform(X))
+
+
+class Contrary(LogisticRegression):
+    """A linear model that predicts otherwise."""
+
+    def predict(self, X):
+        return super().predict(np.abs(X))
+
+
+def test_a_column_that_is_named_twice_counts_twice():
+    twice = ColumnTransformer([("a", "passthrough", [0, 0, 1])], remainder="passthrough")
+    model = make_pipeline(twice, Ridge()).fit(X, NUMBERS)
+    assert np.allclose(read_linear_stage(model).outputs(X)[:, 0], model.predict(X))
+
+
+def test_models_inside_of_others_are_read_as_they_were_trained():
+    search = GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [0.1, 1]})
+    model = MultiOutputRegressor(search).fit(X, SEVERAL)
+    assert np.allclose(read_linear_stage(model).outputs(X), model.predict(X))
+
+
 @pytest.mark.parametrize(
     ("predictor", "sentence"),
     [
@@ -234,6 +260,13 @@ def test_matrices_and_stages_are_taken_as_they_are():
         (lambda: make_pipeline(FunctionTransformer(np.sqrt), Ridge()).fit(np.abs(X), NUMBERS), "does not begin"),
         (lambda: make_pipeline(FeatureUnion([("a", PolynomialFeatures())]), Ridge()).fit(X, NUMBERS), "does not"),
         (lambda: SVC().fit(X, CLASSES), "A SVC does not begin with"),
+        (lambda: make_pipeline(MaxAbsScaler(clip=True), Ridge()).fit(X, NUMBERS), "does not begin with"),
+        (lambda: make_pipeline(SimpleImputer(missing_values=0), Ridge()).fit(X, NUMBERS), "does not begin with"),
+        (lambda: BaggingClassifier(RidgeClassifier().fit(X, CLASSES)).fit(X, CLASSES), "does not begin with"),
+        (lambda: BaggingClassifier(make_pipeline(StandardScaler(), LinearSVC())).fit(X, CLASSES), "does not begin"),
+        (lambda: Pipeline([("a", PLSRegression(1).fit(X, NUMBERS)), ("b", Ridge().fit(X[:, :1], THREE))]), "not begin"),
+        (lambda: make_pipeline(Doubling(), Ridge()).fit(X, NUMBERS), "does not begin with"),
+        (lambda: Contrary().fit(X, CLASSES), "does not begin with"),
         (lambda: Ridge(), "A Ridge is not trained yet"),
         (lambda: None, "A NoneType is no predictor"),
         (lambda: object(), "A object is no predictor"),
@@ -351,6 +384,29 @@ class TestOnnx:
         with pytest.raises(DataError, match=r"broken.onnx' cannot be read as an ONNX model"):
             read_linear_stage(broken)
 
+    def test_what_others_see_too_ends_the_stage(self):
+        """A tensor that is an output itself, or is read inside of a branch."""
+        nodes = [self.node("MatMul", ["x", "w"], "a"), self.node("MatMul", ["a", "v"], "b")]
+        weights = {"w": RANDOM.normal(size=(4, 3)), "v": RANDOM.normal(size=(3, 1))}
+        assert read_linear_stage(self.graph(nodes, ["b"], **weights)).matrix.shape == (4, 1)
+        assert read_linear_stage(self.graph(nodes, ["a", "b"], **weights)).matrix.shape == (4, 3)
+        with pytest.raises(ShoalError, match="does not begin"):
+            read_linear_stage(self.graph(nodes, ["x", "b"], **weights))
+
+    def test_inputs_that_are_no_tables_of_floats_get_one_sentence(self):
+        model = self.graph([self.node("MatMul", ["x", "w"], "y")], ["y"], w=np.ones((4, 1)))
+        model.graph.input[0].type.tensor_type.elem_type = 7
+        with pytest.raises(ShoalError, match="not a table of floating-point numbers"):
+            read_linear_stage(model)
+        mismatched = self.graph(
+            [self.node("MatMul", ["x", "w"], "a"), self.node("MatMul", ["a", "v"], "y")],
+            ["y"],
+            w=np.ones((4, 2)),
+            v=np.ones((3, 1)),
+        )
+        with pytest.raises(ShoalError, match="A ModelProto cannot be read"):
+            read_linear_stage(mismatched)
+
     def test_without_the_package_it_says_what_to_install(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "onnx", None)
         with pytest.raises(ShoalError, match=r"pip install 'shoal\[onnx\]'"):
@@ -385,3 +441,23 @@ class TestTorch:
             read_linear_stage(torch.nn.ReLU())
         with pytest.raises(ShoalError, match="does not begin"):
             read_linear_stage(torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Linear(5, 1)))
+
+    def test_modules_that_do_more_than_they_say_get_one_sentence(self, torch):
+        nn = torch.nn
+
+        class Skipping(nn.Sequential):
+            def forward(self, rows):
+                return super().forward(rows) + rows.sum()
+
+        with pytest.raises(ShoalError, match="A Skipping does not begin"):
+            read_linear_stage(Skipping(nn.Linear(5, 1)))
+        with pytest.raises(ShoalError, match="training mode"):
+            read_linear_stage(nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 1)).train())
+        hooked = nn.Linear(5, 1)
+        hooked.register_forward_hook(lambda module, given, said: said * 2)
+        with pytest.raises(ShoalError, match="has a hook"):
+            read_linear_stage(hooked)
+        half = nn.Linear(5, 1).to(torch.bfloat16)
+        assert read_linear_stage(half).matrix.dtype == float
+        with pytest.raises(ShoalError, match="cannot be read"):
+            read_linear_stage(nn.Sequential(nn.Linear(5, 2), nn.Linear(3, 1)))

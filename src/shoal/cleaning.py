@@ -17,7 +17,7 @@ from shoal.attacks.relearn import LEARNERS, Relearned, relearn
 from shoal.cleaners._base import Cleaner
 from shoal.cleaners.null_space import NullSpaceCleaner
 from shoal.cleaners.targeted import TargetedNullSpaceCleaner, read_secret
-from shoal.errors import DataError, ShoalError, reason
+from shoal.errors import DataError, GuaranteeError, ShoalError, reason
 from shoal.guides import name_of
 from shoal.linear_stages import LinearStage, read_linear_stage
 from shoal.report import listed, show_share
@@ -26,7 +26,9 @@ HELD_OUT = 0.3
 """Share of the rows with secrets that are guessed, and not learned from."""
 MOST_ROWS = 20_000
 """Rows with secrets that are learned from or guessed; of more, as many are drawn."""
-FEWEST_ROWS = 20
+FEWEST_ROWS = 40
+ROWS_TO_TRY = 100
+"""Queries by which it is tried whether a predictor is as it was read."""
 MOST_CLASSES = 20
 
 
@@ -74,7 +76,7 @@ class Cleaning(FactSheet):
         self.moved = moved
         self.relearned = dict(relearned)
         self.left_out = list(left_out)
-        self.predictor_name = name_of(predictor)
+        self.predictor_name = name_of(predictor) if hasattr(predictor, "predict") else "the predictor"
 
     @property
     def verdict(self) -> str:
@@ -162,7 +164,8 @@ def clean(
         What the budget is spent on; see :class:`NullSpaceCleaner`. With secrets, ``knapsack`` spends it on them.
     rows : table, optional
         Rows such as the predictor was trained on: their mean stands in for what is left out, and secrets are learned
-        from a part of them and guessed of the others.
+        from a part of them and guessed of the others. Take rows that it was not trained on if you can: its answers tell
+        more about those that it was, and adversaries look stronger than they are.
     secret : str or sequence of str
         Columns of ``rows`` that are to be hard to guess. They may be features themselves.
     keep : sequence of str
@@ -192,14 +195,14 @@ def clean(
     queries = frames.open_frame(frame)
     frames.require_rows(queries)
     stage = read_linear_stage(predictor)
-    names = list(stage.names) if stage.names is not None else _names_by_position(queries, stage, secrets)
+    names = list(stage.names) if stage.names is not None else _names_by_position(queries, stage)
     features = _pick(queries, names, "the queries")
     learned = None if rows is None else _read_known(rows, names, secrets, stage, keep)
-    cleaner = _make(predictor, epsilon, mode, keep, bounds, targeted=bool(secrets))
+    named = stage._replace(names=tuple(names))
+    cleaner = _make(named, epsilon, mode, keep, bounds, targeted=bool(secrets))
     relearned: dict[str, list[Relearned]] = {}
     if learned is None:
         cleaner.fit()
-        cleaner.feature_names_in_ = np.array(names, object)
     elif not secrets:
         cleaner.fit(learned.features.to_native())
     else:
@@ -215,6 +218,7 @@ def clean(
                 random_state=random_state,
             )
     cleaned = cleaner.transform(features.to_native())
+    _require_same_answers(cleaner, predictor, stage, features)
     moved = _measure(cleaner, predictor, stage, features, cleaned, learned)
     left_out = [name for name in queries.columns if name not in names]
     return Cleaning(cleaned, cleaner, moved, relearned, left_out, predictor)
@@ -246,7 +250,7 @@ def _make(predictor: Any, epsilon: float, mode: str, keep: Sequence[str], bounds
     return NullSpaceCleaner(predictor, epsilon, mode=mode, keep=keep, bounds=bounds)
 
 
-def _names_by_position(queries: nw.DataFrame[Any], stage: LinearStage, secrets: Sequence[str]) -> list[str]:
+def _names_by_position(queries: nw.DataFrame[Any], stage: LinearStage) -> list[str]:
     """The features of a predictor that does not know their names: all columns, in their order."""
     n = len(stage.matrix)
     if len(queries.columns) != n:
@@ -306,8 +310,30 @@ def _split(known: _Known, seed: int) -> tuple[_Known, _Known]:
     chosen = np.arange(n)
     if n > MOST_ROWS:
         chosen = np.sort(np.random.default_rng(seed).choice(n, MOST_ROWS, replace=False))
-    train, rest = train_test_split(chosen, test_size=HELD_OUT, random_state=seed)
+    parts = None
+    for values in known.secrets.values():
+        sizes = np.unique(values[chosen], return_counts=True)[1]
+        if values.dtype.kind == "U" and sizes.min() > 1 and parts is None:
+            parts = values[chosen]  # every class in both parts, of one of the secrets
+    train, rest = train_test_split(chosen, test_size=HELD_OUT, random_state=seed, stratify=parts)
     return known.take(train), known.take(rest)
+
+
+def _require_same_answers(cleaner: Cleaner, predictor: Any, stage: LinearStage, queries: nw.DataFrame[Any]) -> None:
+    """See whether the predictor is what was read: rows that are alike to its stage must get the same answers."""
+    some = frames.take_rows(queries, np.arange(min(len(queries), ROWS_TO_TRY)))
+    alike = frames.open_frame(cleaner.transform(some.to_native(), epsilon=0.0))
+    before, after = (_ask(predictor, stage, rows) for rows in (some, alike))
+    if before is None or after is None:
+        return
+    numbers = before.dtype.kind == "f"
+    same = np.isclose(before, after, rtol=1e-6, atol=1e-6 * np.abs(before).max()) if numbers else before == after
+    # A class may tip over by rounding, where two are as likely.
+    if same.mean() < (1.0 if numbers else 0.9):
+        raise GuaranteeError(
+            f"The answers of {name_of(predictor)} change although its linear stage is told the same: it looks at rows "
+            "in another way, too, so they cannot be cleaned for it."
+        )
 
 
 def _measure(
@@ -321,7 +347,7 @@ def _measure(
     answers = [_ask(predictor, stage, frames.open_frame(rows)) for rows in (before.to_native(), cleaned)]
     same = change = None
     if answers[0] is not None and answers[1] is not None:
-        if answers[0].dtype.kind == "f":
+        if answers[0].dtype.kind == "f" and not hasattr(predictor, "classes_"):
             change = float(np.abs(answers[0] - answers[1]).max())
         else:
             same = float((answers[0] == answers[1]).reshape(len(answers[0]), -1).all(axis=1).mean())

@@ -58,7 +58,7 @@ def _sort(costs, order):
 
 
 @jit
-def fit_between(own, wanted, basis, center, spread, low, high, tolerance, rows):
+def fit_between(own, wanted, basis, center, low, high, closeness, rows):
     """For each row find values between bounds whose coordinates are those wanted, nearest to the center.
 
     Coordinates are ``values @ basis``. Where bounds leave no such values, the coordinates are moved towards the row's
@@ -68,9 +68,8 @@ def fit_between(own, wanted, basis, center, spread, low, high, tolerance, rows):
     ----------
     own, wanted : rows by coordinates
     basis : features by coordinates
-    center, spread, low, high : one number a feature
-        Distances from the center are measured in spreads.
-    tolerance : by how much a coordinate may miss
+    center, low, high : one number a feature
+    closeness : by how much a coordinate may miss, by the length of the row's coordinates, or by 1 if that is longer
     rows : rows by features
         Filled in.
 
@@ -83,52 +82,53 @@ def fit_between(own, wanted, basis, center, spread, low, high, tolerance, rows):
     reached = np.ones(n_rows)
     target = np.empty(n_coordinates)
     for i in range(n_rows):
-        if _settle(wanted[i], basis, center, spread, low, high, tolerance, rows[i]):
+        tolerance = closeness * max(np.abs(own[i]).max(), np.abs(wanted[i]).max(), 1.0)
+        if _settle(wanted[i], basis, center, low, high, tolerance, rows[i]):
             continue
         nearest, furthest = -1.0, 1.0
-        if _settle(own[i], basis, center, spread, low, high, tolerance, rows[i]):
+        if _settle(own[i], basis, center, low, high, tolerance, rows[i]):
             nearest = 0.0
             for _ in range(SOUGHT):
                 middle = (nearest + furthest) / 2
                 for j in range(n_coordinates):
                     target[j] = own[i, j] + middle * (wanted[i, j] - own[i, j])
-                if _settle(target, basis, center, spread, low, high, tolerance, rows[i]):
+                if _settle(target, basis, center, low, high, tolerance, rows[i]):
                     nearest = middle
                 else:
                     furthest = middle
             for j in range(n_coordinates):
                 target[j] = own[i, j] + nearest * (wanted[i, j] - own[i, j])
-            _settle(target, basis, center, spread, low, high, tolerance, rows[i])
+            _settle(target, basis, center, low, high, tolerance, rows[i])
         reached[i] = nearest
     return reached
 
 
 @inner
-def _settle(target, basis, center, spread, low, high, tolerance, values):
+def _settle(target, basis, center, low, high, tolerance, values):
     """Values between bounds with these coordinates, by Newton steps on the multipliers of the coordinates.
 
-    The nearest values are ``clip(center + spread² * (basis @ multipliers))``, and the multipliers are where a convex
+    The nearest values are ``clip(center + basis @ multipliers)``, and the multipliers are where a convex
     function is lowest, whose slope is by how much the coordinates miss.
     """
     n_coordinates = basis.shape[1]
     multipliers = np.zeros(n_coordinates)
     tried = np.zeros(n_coordinates)
     miss = np.empty(n_coordinates)
-    height = _height(multipliers, target, basis, center, spread, low, high, values, miss)
+    height = _height(multipliers, target, basis, center, low, high, values, miss)
     at_first = np.abs(miss).max()
     for _ in range(MOST_STEPS):
         if np.abs(miss).max() <= tolerance:
             return True
         furthest = np.abs(miss).max()
         regular = max(REGULAR * min(furthest / at_first, 1.0), LEAST_REGULAR)
-        slopes = _slopes(basis, center, spread, low, high, multipliers, regular)
+        slopes = _slopes(basis, center, low, high, multipliers, regular)
         step = np.linalg.solve(slopes, -miss)
         along = (step * miss).sum()
         share = 1.0
         while True:
             for j in range(n_coordinates):
                 tried[j] = multipliers[j] + share * step[j]
-            lower = _height(tried, target, basis, center, spread, low, high, values, miss)
+            lower = _height(tried, target, basis, center, low, high, values, miss)
             # Near the end the function is flat to rounding, and only the misses tell whether it goes down.
             if lower <= height + 1e-4 * share * along or np.abs(miss).max() < (1.0 - 0.1 * share) * furthest:
                 break
@@ -141,7 +141,7 @@ def _settle(target, basis, center, spread, low, high, tolerance, values):
 
 
 @inner
-def _height(multipliers, target, basis, center, spread, low, high, values, miss):
+def _height(multipliers, target, basis, center, low, high, values, miss):
     """The function that is to be lowest; also the values at these multipliers, and by how much they miss."""
     height = 0.0
     miss[:] = -target
@@ -151,18 +151,17 @@ def _height(multipliers, target, basis, center, spread, low, high, values, miss)
         push = 0.0
         for j in range(len(target)):
             push += basis[f, j] * multipliers[j]
-        square = spread[f] * spread[f]
-        value = min(max(center[f] + square * push, low[f]), high[f])
+        value = min(max(center[f] + push, low[f]), high[f])
         values[f] = value
         distance = value - center[f]
-        height += value * push - (0.5 * distance * distance / square if square > 0 else 0.0)
+        height += value * push - 0.5 * distance * distance
         for j in range(len(target)):
             miss[j] += value * basis[f, j]
     return height
 
 
 @inner
-def _slopes(basis, center, spread, low, high, multipliers, regular):
+def _slopes(basis, center, low, high, multipliers, regular):
     """How the coordinates change with the multipliers, by the features that are not at a bound."""
     n_features, n_coordinates = basis.shape
     slopes = np.zeros((n_coordinates, n_coordinates))
@@ -171,14 +170,12 @@ def _slopes(basis, center, spread, low, high, multipliers, regular):
         push = 0.0
         for j in range(n_coordinates):
             push += basis[f, j] * multipliers[j]
-        square = spread[f] * spread[f]
-        value = center[f] + square * push
-        free = low[f] < value < high[f]
+        free = low[f] < center[f] + push < high[f]
         for j in range(n_coordinates):
-            whole += square * basis[f, j] * basis[f, j]
+            whole += basis[f, j] * basis[f, j]
             if free:
                 for other in range(n_coordinates):
-                    slopes[j, other] += square * basis[f, j] * basis[f, other]
+                    slopes[j, other] += basis[f, j] * basis[f, other]
     for j in range(n_coordinates):
         slopes[j, j] += regular * whole + 1e-300
     return slopes

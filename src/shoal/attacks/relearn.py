@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,14 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import train_test_split
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from shoal import frames
-from shoal.errors import DataError, ShoalError
+from shoal.errors import DataError, ShoalError, reason
 from shoal.intervals import Interval, ratio_interval, share_interval
+from shoal.models._estimators import StoppingMLPClassifier, StoppingMLPRegressor
 from shoal.query_errors import privacy_errors
 
 Task = Literal["numbers", "classes"]
@@ -29,7 +30,7 @@ MOST_CLASSES = 20
 """Whole numbers of no more distinct values are classes."""
 MOST_CATEGORIES = 100
 """Columns that a text feature becomes at most for the adversary; its rarest values share none."""
-FEWEST_ROWS = 10
+FEWEST_ROWS = 20
 STRENGTHS = 10.0 ** np.arange(-4, 5)
 """Regularisation of the linear learner, chosen by leaving rows out."""
 
@@ -116,17 +117,20 @@ def relearn(
     >>> found.raw_error.value < 0.01, round(found.advantage, 1)
     (True, 0.1)
     """
-    labels = _read_labels(y)
-    secrets = labels if test is None else np.concatenate([labels, _read_labels(test[1])])
-    chosen = task or _guess_task(secrets)
+    labels = _read_labels(y, X)
+    secrets = labels if test is None else _stack_labels(labels, _read_labels(test[1], test[0]))
+    chosen = _guess_task(secrets) if task is None else task
+    if chosen not in ("numbers", "classes"):
+        raise ShoalError(f"There is no task {chosen!r}: choose numbers or classes.")
+    if chosen == "numbers" and secrets.dtype.kind not in "biuf":
+        raise ShoalError(f"The secret is {secrets[0, 0]!r} and the like, which are no numbers: choose task='classes'.")
     if chosen == "classes" and secrets.shape[1] > 1:
         raise ShoalError("Classes are guessed one secret at a time: pass one column, or task='numbers'.")
     classes = secrets if chosen == "classes" else None
     train, held_out = _split(len(labels), len(secrets), test_size, random_state, classes)
+    _require_different(secrets, train, held_out)
     parts = [X] if test is None else [X, test[0]]
     raw, cleaned = _matrix(parts), _matrix([cleaner.transform(part) for part in parts])
-    if len(raw) != len(secrets):
-        raise DataError(f"There are {len(raw):,} rows, but {len(secrets):,} secrets: pass one for each row.")
     found = []
     for name, learner in _make_learners(learners, chosen, secrets.shape[1], random_state).items():
         guess = _guess_classes if chosen == "classes" else _guess_numbers
@@ -159,7 +163,10 @@ def _guess_classes(learner: Any, rows: np.ndarray, secrets: np.ndarray, unseen: 
 def _fit(learner: Any, rows: np.ndarray, wanted: np.ndarray) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return clone(learner).fit(rows, wanted)
+        try:
+            return clone(learner).fit(rows, wanted)
+        except ValueError as error:  # such as of missing values
+            raise ShoalError(f"The adversary cannot learn from these rows ({reason(error)}): mend them.") from None
 
 
 def _judge(
@@ -213,27 +220,39 @@ def _make_learner(name: str, task: Task, n_secrets: int, seed: int) -> Any:
     classes = task == "classes"
     if name == "boosting":
         if classes:
-            return HistGradientBoostingClassifier(random_state=seed)
-        one = HistGradientBoostingRegressor(random_state=seed)
+            # It would hold out rows of every class, and some may have one.
+            return HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
+        one = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
         return one if n_secrets == 1 else MultiOutputRegressor(one)
     if name == "network":
         # Rows may be few: larger steps and more patience than by default, or it stops before it has begun.
-        network = MLPClassifier if classes else MLPRegressor
+        network = StoppingMLPClassifier if classes else StoppingMLPRegressor
         patient = {"early_stopping": True, "n_iter_no_change": 20, "learning_rate_init": 0.005, "max_iter": 300}
         return make_pipeline(StandardScaler(), network(**patient, random_state=seed))
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000) if classes else RidgeCV(STRENGTHS))
 
 
-def _read_labels(y: Any) -> np.ndarray:
+def _stack_labels(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    if one.shape[1] != other.shape[1] or (one.dtype.kind in "biuf") != (other.dtype.kind in "biuf"):
+        raise DataError("The secret of the rows to guess is of another kind than that of the others: pass both alike.")
+    return np.concatenate([one, other])
+
+
+def _read_labels(y: Any, rows: Any) -> np.ndarray:
+    n = len(frames.open_frame(rows)) if frames.is_frame(rows) else len(rows)
     if frames.is_frame(y):
         opened = frames.open_frame(y)
         y = np.column_stack([opened[name].to_numpy() for name in opened.columns])
     labels = np.asarray(y)
     labels = labels[:, None] if labels.ndim == 1 else labels
-    if labels.ndim != 2 or 0 in labels.shape:
-        raise DataError(f"The secret has the shape {np.shape(y)}: pass one for each row.")
-    if labels.dtype.kind not in "biuf":
-        return labels.astype(str)
+    if labels.ndim != 2 or 0 in labels.shape or len(labels) != n:
+        raise DataError(f"The secret has the shape {np.shape(y)} for {n:,} rows: pass one for each row.")
+    if labels.dtype.kind not in "biufUT":
+        present = [value for value in labels.reshape(-1).tolist() if value is not None and value == value]
+        if len(present) < labels.size:
+            raise DataError("The secret is missing in some rows: leave these out.")
+        numbers = all(isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) for value in present)
+        return labels.astype(float) if numbers else labels.astype(str)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DataError("The secret is missing in some rows: leave these out.")
     return labels
@@ -252,7 +271,9 @@ def _split(
     rows = np.arange(n_all)
     if n_all > n_given:
         train, held_out = rows[:n_given], rows[n_given:]
-    elif n_given < FEWEST_ROWS or not 0 < test_size < 1:
+    elif not 0 < test_size < 1:
+        raise ShoalError(f"test_size={test_size!r} is no share of the rows: choose a number between 0 and 1.")
+    elif n_given < FEWEST_ROWS:
         raise DataError(f"{n_given} rows are too few to learn from and to test on: pass {FEWEST_ROWS} or more.")
     else:
         sizes = None if classes is None else np.unique(classes, return_counts=True)[1]
@@ -261,9 +282,14 @@ def _split(
     if classes is not None:
         # Who learns has never seen the others.
         held_out = held_out[np.isin(classes[held_out, 0], classes[train, 0])]
-        if len(np.unique(classes[train])) < 2:
-            raise DataError("All rows have the same secret, so there is nothing to guess: pass others.")
     return train, held_out
+
+
+def _require_different(secrets: np.ndarray, train: np.ndarray, held_out: np.ndarray) -> None:
+    if len(held_out) == 0:
+        raise DataError("No row to guess has a secret that occurs among those to learn from: pass more rows.")
+    if any(all(len(np.unique(column[rows])) < 2 for column in secrets.T) for rows in (train, held_out)):
+        raise DataError("All rows have the same secret, so there is nothing to guess: pass others.")
 
 
 def _matrix(parts: list[Any]) -> np.ndarray:

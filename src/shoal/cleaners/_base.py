@@ -21,6 +21,10 @@ from shoal.linear_stages import LinearStage, is_trained, read_linear_stage
 CELLS_AT_ONCE = 1 << 17
 """Numbers of a table that are cleaned at once: a megabyte, which stays near the processor from step to step."""
 FLOATS = np.float64, np.float32
+MOST_BLUR = 1e3
+"""How much longer rows may be than their outputs, in raw units, before features are scaled: three of sixteen digits."""
+CLOSENESS = 1e-13
+"""How closely rows within bounds must have the coordinates wanted."""
 
 
 class Coding(NamedTuple):
@@ -37,12 +41,21 @@ class Coding(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a predictor sees of the features that may be changed: the thin singular value decomposition of its stage."""
+    """What a predictor sees of the features that may be changed: the thin singular value decomposition of its stage.
+
+    It is that of features divided by their ``scale``, which are all 1 unless features are of very different size.
+    """
 
     basis: np.ndarray
-    """Features by directions, orthonormal."""
+    """Scaled features by directions, orthonormal."""
     sizes: np.ndarray
     """Singular values, descending, none of them zero."""
+    scale: np.ndarray
+    """What one of each feature is."""
+
+    def coordinates(self, rows: np.ndarray) -> np.ndarray:
+        """How long rows are in each direction."""
+        return (rows / self.scale) @ self.basis
 
 
 class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -74,6 +87,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             Labels, where something is learned from them.
         """
         self._check_parameters()
+        self.__dict__.pop("feature_names_in_", None)
         self.stage_ = self._read_stage(X, y)
         n_features = len(self.stage_.matrix)
         rows = None if X is None else self._read_rows(X, fitting=True)
@@ -86,7 +100,11 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         columns = None if rows is None else rows.numbers
         self.reference_ = self._find_reference(columns)
         self._bounds: Bounds | None = read_bounds(self.bounds, self._names(), free, columns)
-        self._view = decompose(self.stage_.matrix[free])
+        matrix = self.stage_.matrix[free]
+        spreads = find_spreads(matrix, columns)
+        lengths = None if columns is None else spreads + np.abs(self.reference_[free])
+        self._view = choose_view(matrix, spreads, lengths)
+        self._bounded_view = None if self._bounds is None else decompose(matrix, spreads)
         self.rank_ = len(self._view.sizes)
         centred = None if columns is None else columns - self.reference_[free]
         self._coding = self._code(self._view, centred, y)
@@ -137,12 +155,14 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         """Clean numbers, the kept features left out, a chunk of rows at a time."""
         coding, center = self._coding, self.reference_[~self.kept_]
         at_center = center @ coding.encoder
+        weights = self._view.scale**-2.0
+        scaled = bool((weights != 1).any())
         cleaned = np.empty_like(X)
         step = max(CELLS_AT_ONCE // max(X.shape[1], 1), 1)
         for start in range(0, len(X), step):
             part = slice(start, start + step)
             rows = X[part].astype(np.float64, copy=False)
-            squares = np.einsum("ij,ij->i", rows, rows)
+            squares = np.einsum("ij,ij,j->i", rows, rows, weights) if scaled else np.einsum("ij,ij->i", rows, rows)
             if not np.isfinite(squares).all():
                 self._require_finite(X)
             coordinates = rows @ coding.encoder - at_center
@@ -153,7 +173,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             found = coordinates @ coding.decoder
             found += center
             if self._bounds is not None:
-                self._fit_into_bounds(self._bounds, rows, own, found, start)
+                self._fit_into_bounds(self._bounds.inward(X.dtype), rows, own, found, start)
             cleaned[part] = found
         return cleaned
 
@@ -162,15 +182,19 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
 
         Where rounding alone can move them further, nothing is spent.
         """
-        largest, n = (self._view.sizes[0] if self.rank_ else 0.0), len(self.kept_) + self.stage_.matrix.shape[1]
-        center = np.linalg.norm(self.reference_[~self.kept_])
+        view = self._view
+        largest, n = (view.sizes[0] if self.rank_ else 0.0), len(self.kept_) + self.stage_.matrix.shape[1]
+        center = np.linalg.norm(self.reference_[~self.kept_] / view.scale)
         sizes = center + self._decoder_norm * np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
         moved = n * np.finfo(np.float64).eps * (norms + sizes)
         if dtype == np.float32:
             moved += np.finfo(np.float32).eps * sizes
-        if self._bounds is not None:
-            moved += self._bounds.tolerance * np.sqrt(self.rank_)
-        return np.maximum(np.sqrt(budgets) - largest * moved, 0.0) ** 2
+        lost = largest * moved
+        if self._bounded_view is not None and self.rank_:
+            scaled = self._bounded_view
+            lengths = norms + center if view is scaled else np.sqrt(len(scaled.scale)) * (1 + norms + center)
+            lost += scaled.sizes[0] * np.sqrt(self.rank_) * CLOSENESS * (1 + lengths)
+        return np.maximum(np.sqrt(budgets) - lost, 0.0) ** 2
 
     def _fit_into_bounds(
         self, bounds: Bounds, rows: np.ndarray, own: np.ndarray, found: np.ndarray, start: int
@@ -179,18 +203,18 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         out = np.flatnonzero(((found < bounds.low) | (found > bounds.high)).any(axis=1))
         if len(out) == 0:
             return
-        if self.rank_ == 0:
+        view = self._bounded_view
+        if view is None or self.rank_ == 0:
             found[out] = np.clip(found[out], bounds.low, bounds.high)
             return
-        # Coordinates in a basis of length one each, so that one tolerance does for all.
         center = self.reference_[~self.kept_]
-        before = (own[out] @ self._coding.decoder + center) @ self._view.basis
-        wanted = found[out] @ self._view.basis
+        before = view.coordinates(own[out] @ self._coding.decoder + center)
+        low, high = bounds.low / view.scale, bounds.high / view.scale
         settled = np.empty((len(out), found.shape[1]))
-        reached = cleaning.fit_between(
-            before, wanted, self._view.basis, np.clip(center, bounds.low, bounds.high), bounds.spread, bounds.low,
-            bounds.high, bounds.tolerance, settled,
-        )  # fmt: skip
+        middle = np.clip(center / view.scale, low, high)
+        wanted = view.coordinates(found[out])
+        reached = cleaning.fit_between(before, wanted, view.basis, middle, low, high, CLOSENESS, settled)
+        settled = np.clip(settled * view.scale, bounds.low, bounds.high)
         stuck = out[reached < 0]
         settled[reached < 0] = rows[stuck]
         outside = stuck[((rows[stuck] < bounds.low) | (rows[stuck] > bounds.high)).any(axis=1)]
@@ -201,7 +225,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             )
         if len(stuck) > 0:
             warnings.warn(
-                f"The bounds leave no other row with the outputs of row {start + stuck[0]} that could be found: it and "
+                f"No other row within the bounds was found that has the outputs of row {start + stuck[0]}: it and "
                 f"{len(stuck) - 1} others are sent as they are.",
                 GuaranteeWarning,
                 stacklevel=4,
@@ -210,12 +234,14 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
 
     def _read_stage(self, X: Any, y: Any) -> LinearStage:
         if is_trained(self.predictor):
+            self.predictor_ = self.predictor
             return read_linear_stage(self.predictor)
         if X is None:
             raise ShoalError("The predictor is not trained yet: fit it first, or pass rows to train it on.")
         if y is None and self.__sklearn_tags__().target_tags.required:
             raise ShoalError(f"{type(self).__name__} requires y to be passed, but the target y is None: pass labels.")
-        return read_linear_stage(self._train(clone(self.predictor), X, y))
+        self.predictor_ = self._train(clone(self.predictor), X, y)
+        return read_linear_stage(self.predictor_)
 
     def _train(self, predictor: Any, X: Any, y: Any) -> Any:
         return predictor.fit(X) if y is None else predictor.fit(X, y)
@@ -240,12 +266,29 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return np.broadcast_to(budgets, n_rows) if self._spends and budgets.any() else None
 
     def _find_kept(self) -> np.ndarray:
-        kept = self.stage_.fixed.copy()
-        for one in self.keep:
-            kept[self._position(one)] = True
+        fixed = self.stage_.fixed
+        if fixed.all():
+            raise ShoalError(
+                "The predictor looks at every feature in a way that is not linear, such as by one-hot encoding, so "
+                "there is nothing to clean."
+            )
+        kept = fixed.copy()
+        kept[[self._position(one) for one in self._read_keep()]] = True
         if kept.all():
             raise ShoalError("All features are kept as they are, so there is nothing to clean: keep fewer.")
         return kept
+
+    def _read_keep(self) -> list[Any]:
+        if self.keep is None:
+            return []
+        if isinstance(self.keep, str) or not isinstance(self.keep, (Sequence, np.ndarray)):
+            raise ShoalError(f"keep={self.keep!r} is no list of features: pass their names or positions in a list.")
+        asked = list(self.keep)
+        if asked and all(isinstance(one, (bool, np.bool_)) for one in asked):
+            if len(asked) != self.n_features_in_:
+                raise ShoalError(f"keep has {len(asked)} marks for {self.n_features_in_} features: pass one for each.")
+            return np.flatnonzero(np.array(asked, bool)).tolist()
+        return asked
 
     def _position(self, feature: Any) -> int:
         names = self._names()
@@ -253,22 +296,20 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             if names is None or feature not in names:
                 raise ShoalError(f"There is no feature {feature!r}: name one of the predictor's, or its position.")
             return names.index(feature)
-        if not 0 <= feature < self.n_features_in_:
-            raise ShoalError(f"There is no feature {feature}: the predictor has {self.n_features_in_}, from 0 on.")
+        whole = isinstance(feature, (int, np.integer)) and not isinstance(feature, (bool, np.bool_))
+        if not whole or not 0 <= feature < self.n_features_in_:
+            raise ShoalError(f"There is no feature {feature!r}: the predictor has {self.n_features_in_}, from 0 on.")
         return int(feature)
 
     def _names(self) -> list[str] | None:
-        names = getattr(self, "feature_names_in_", None)
+        names = getattr(self, "feature_names_in_", self.stage_.names)
         return None if names is None else [str(name) for name in names]
 
     def _find_reference(self, numbers: np.ndarray | None) -> np.ndarray:
         reference = np.zeros(self.n_features_in_)
         free, given = ~self.kept_, self.reference
-        if isinstance(given, Mapping):
-            for name, value in given.items():
-                reference[self._position(name)] = value
-        elif given is not None and not isinstance(given, str):
-            reference[:] = np.asarray(given, float)
+        if given is not None and not isinstance(given, str):
+            reference[:] = self._read_reference(given)
         elif given not in (None, "mean", "zero"):
             raise ShoalError(f"There is no reference {given!r}: choose mean, zero, or pass a row.")
         elif given != "zero" and numbers is not None:
@@ -283,6 +324,22 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         if not np.isfinite(reference).all():
             raise DataError("The reference is not made of finite numbers: check the row, or the rows of fit.")
         return reference
+
+    def _read_reference(self, given: Any) -> np.ndarray:
+        """A row, or values of some features by name; the others are zero."""
+        try:
+            if not isinstance(given, Mapping):
+                return np.broadcast_to(np.asarray(given, float), self.n_features_in_)
+            row = np.zeros(self.n_features_in_)
+            for name, value in given.items():
+                row[self._position(name)] = float(value)
+            return row
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ShoalError):
+                raise
+            raise ShoalError(
+                f"reference={_short(given)} is no row of {self.n_features_in_} numbers: pass one, mean or zero."
+            ) from None
 
     def _read_rows(self, X: Any, *, fitting: bool) -> Rows:
         if frames.is_frame(X):
@@ -375,16 +432,45 @@ class FrameRows(Rows):
         return frames.replace_numbers(self._frame, dict(zip(self._names, numbers.T, strict=True))).to_native()
 
 
-def decompose(matrix: np.ndarray) -> View:
+def decompose(matrix: np.ndarray, scale: np.ndarray) -> View:
     """The directions that a matrix of features by outputs looks into, those that are nothing but rounding left out."""
-    used = matrix.any(axis=1)  # the others have no part in any direction, not even by rounding
+    scaled = matrix * scale[:, None]
+    used = scaled.any(axis=1)  # the others have no part in any direction, not even by rounding
     if not used.any():
-        return View(np.zeros((len(matrix), 0)), np.zeros(0))
-    directions, sizes, _ = np.linalg.svd(matrix[used], full_matrices=False)
+        return View(np.zeros((len(matrix), 0)), np.zeros(0), scale)
+    directions, sizes, _ = np.linalg.svd(scaled[used], full_matrices=False)
     seen = sizes > sizes[0] * max(matrix.shape) * np.finfo(float).eps
     basis = np.zeros((len(matrix), int(seen.sum())))
     basis[used] = directions[:, seen]
-    return View(basis, sizes[seen])
+    return View(basis, sizes[seen], scale)
+
+
+def choose_view(matrix: np.ndarray, spreads: np.ndarray, lengths: np.ndarray | None) -> View:
+    """The view of raw features, or of scaled ones where rounding in the largest would drown what the small ones say.
+
+    Only rows tell how large features are: without them it is always the raw view.
+    """
+    raw = decompose(matrix, np.ones(len(matrix)))
+    if lengths is None:
+        return raw
+    scaled = decompose(matrix, spreads)
+    if len(scaled.sizes) == 0:
+        return raw
+    outputs = np.linalg.norm(scaled.sizes)
+    blurred = raw.sizes[0] * np.linalg.norm(lengths) > MOST_BLUR * outputs
+    return scaled if blurred or len(raw.sizes) != len(scaled.sizes) else raw
+
+
+def find_spreads(matrix: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+    """What one of each feature is: its deviation over rows or, without any, what moves the outputs by one."""
+    weights = np.linalg.norm(matrix, axis=1)
+    by_weight = np.divide(1.0, weights, out=np.ones(len(weights)), where=weights > 0)
+    if rows is None:
+        return by_weight
+    spreads = rows.std(axis=0, dtype=float)
+    varies = spreads > 1e-12 * np.abs(rows).max(axis=0, initial=0.0)
+    typical = np.median((spreads * weights)[varies & (weights > 0)]) if (varies & (weights > 0)).any() else 1.0
+    return np.where(varies, spreads, by_weight * typical)
 
 
 def _numbers(frame: Any, names: list[str]) -> np.ndarray:
@@ -403,6 +489,9 @@ def _numbers(frame: Any, names: list[str]) -> np.ndarray:
                 "in as the predictor does."
             )
         columns[:, j] = series.to_numpy()
+        infinite = ~np.isfinite(columns[:, j])
+        if infinite.any():
+            raise DataError(f"Column {name!r} has an infinite value in row {infinite.argmax()}: mend it.")
     return columns
 
 

@@ -9,18 +9,21 @@ import numpy as np
 
 from shoal.errors import ShoalError
 
-CLOSENESS = 1e-12
-"""How closely rows within bounds must have the coordinates wanted, in lengths of such rows."""
-
 
 class Bounds(NamedTuple):
     """Lowest and highest values of the features that may be changed."""
 
     low: np.ndarray
     high: np.ndarray
-    spread: np.ndarray
-    """What a change of each feature is measured in."""
-    tolerance: float
+
+    def inward(self, dtype: Any) -> Bounds:
+        """Bounds that hold after rounding to a type of less precision, too."""
+        if dtype == np.float64:
+            return self
+        low, high = self.low.astype(dtype), self.high.astype(dtype)
+        low = np.where(low < self.low, np.nextafter(low, np.array(np.inf, dtype)), low)
+        high = np.where(high > self.high, np.nextafter(high, np.array(-np.inf, dtype)), high)
+        return Bounds(low.astype(float), np.maximum(high, low).astype(float))
 
 
 def read_bounds(given: Any, names: Sequence[str] | None, free: np.ndarray, rows: np.ndarray | None) -> Bounds | None:
@@ -37,25 +40,15 @@ def read_bounds(given: Any, names: Sequence[str] | None, free: np.ndarray, rows:
     elif isinstance(given, Mapping):
         for feature, pair in given.items():
             at = _find(feature, names, len(free))
-            low[at], high[at] = _pair(pair)
+            low[at], high[at] = _pair(pair, ())
     else:
-        low[:], high[:] = _pair(given)
+        low[:], high[:] = _pair(given, (len(free),))
     crossed = free & ~(low <= high)
     if crossed.any():
         at = int(crossed.argmax())
         name = names[at] if names is not None else at
         raise ShoalError(f"The bounds of {name!r}, {low[at]:g} and {high[at]:g}, leave no value: mend them.")
-    return _measure(low[free], high[free], rows)
-
-
-def _measure(low: np.ndarray, high: np.ndarray, rows: np.ndarray | None) -> Bounds:
-    """Spreads are those of rows, or what the bounds are apart, or one."""
-    spread = np.ones(len(low)) if rows is None else rows.std(axis=0)
-    width = high - low
-    spread = np.where((spread > 0) & (rows is not None), spread, np.where(np.isfinite(width), width, 1.0))
-    spread = np.where(spread > 0, spread, 1.0)
-    finite = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)], spread])
-    return Bounds(low, high, spread, CLOSENESS * max(float(np.linalg.norm(finite)), 1e-300))
+    return Bounds(low[free], high[free])
 
 
 def _find(feature: Any, names: Sequence[str] | None, n_features: int) -> int:
@@ -66,9 +59,10 @@ def _find(feature: Any, names: Sequence[str] | None, n_features: int) -> int:
     raise ShoalError(f"There is no feature {feature!r} to bound: name one of the predictor's, or its position.")
 
 
-def _pair(given: Any) -> tuple[Any, Any]:
+def _pair(given: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     try:
         low, high = given
-        return np.asarray(low, float), np.asarray(high, float)
+        return np.broadcast_to(np.asarray(low, float), shape), np.broadcast_to(np.asarray(high, float), shape)
     except (TypeError, ValueError):
-        raise ShoalError(f"{given!r} are no bounds: pass a lowest and a highest value.") from None
+        wanted = "pass a lowest and a highest value" + (", for all features or for each one" if shape else "")
+        raise ShoalError(f"{given!r} are no bounds: {wanted}.") from None

@@ -53,12 +53,12 @@ class LaplaceNoise(Cleaner):
         self.random_state = random_state
 
     def _code(self, view: View, rows: np.ndarray | None, y: Any) -> Coding:
-        return Coding(view.basis, view.basis.T, view.sizes**2, np.empty(0, np.int64))
+        return Coding(view.basis, view.basis.T, view.sizes, np.empty(0, np.int64))
 
     def _clean(self, X: np.ndarray, budgets: np.ndarray | None) -> np.ndarray:
         self._require_finite(X)
         # A Laplace variable of scale b has the variance 2 b², and the variances of the outputs add up.
-        moved = 2 * float((self._view.sizes**2).sum())
+        moved = 2 * float((self.stage_.matrix[~self.kept_] ** 2).sum())
         if budgets is None or moved == 0:
             return X.copy()
         scales = np.sqrt(budgets / moved)[:, None]

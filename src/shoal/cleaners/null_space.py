@@ -19,6 +19,8 @@ class NullSpaceCleaner(Cleaner):
 
     Of each row only those components are left that the predictor's first linear stage looks at. A budget lets
     components go, too, that it hardly looks at: the outputs of the stage then move by at most the root of ``epsilon``.
+    Components are those of raw features; where features are of such different size that rounding would be seen, they
+    are those of features in units of their deviation over the rows of ``fit``.
 
     Parameters
     ----------
@@ -36,15 +38,18 @@ class NullSpaceCleaner(Cleaner):
         Features that are sent as they are.
     bounds : "seen", pair or dict, optional
         Values between which cleaned features must stay: those of the rows of ``fit``, a lowest and a highest value (for
-        all features or one each), or a pair for some features. A row that keeps to them can always be cleaned within.
+        all features or one each), or a pair for some features. A row that keeps to them is always cleaned within; if it
+        is the only one there with its outputs, it is sent as it is, with a warning.
     reference : "mean", "zero", row or dict, optional
         What stands in for what is left out: the mean of the rows of ``fit``, zero as in the paper, or a row of its own.
         By default the mean, or zero if ``fit`` is given no rows.
 
     Attributes
     ----------
+    predictor_ : estimator, torch module, ONNX model, path or array
+        The predictor, trained.
     stage_ : LinearStage
-        What the predictor sees.
+        What it sees.
     rank_ : int
         Components that it looks at; all others are left out.
     kept_ : array of bool
@@ -95,7 +100,8 @@ class NullSpaceCleaner(Cleaner):
     def _code(self, view: View, rows: np.ndarray | None, y: Any) -> Coding:
         # Energy: a component of length a costs (size * a)² and gains a², so the smallest sizes go first in every row.
         descending = np.arange(len(view.sizes))[::-1].copy() if self.mode == "energy" else np.empty(0, np.int64)
-        return Coding(view.basis, np.ascontiguousarray(view.basis.T), view.sizes**2, descending)
+        encoder, decoder = view.basis / view.scale[:, None], view.basis.T * view.scale
+        return Coding(encoder, np.ascontiguousarray(decoder), view.sizes**2, descending)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from shoal import frames
 from shoal.cleaners._base import Cleaner, Coding, View
 from shoal.errors import DataError, ShoalError
 from shoal.linear_stages import is_trained, read_linear_stage
@@ -119,22 +120,27 @@ class TargetedNullSpaceCleaner(Cleaner):
         return predictor.fit(X)
 
     def _code(self, view: View, rows: np.ndarray | None, y: Any) -> Coding:
-        basis, sizes = view
+        basis, sizes, scale = view
         secret = self._learn(view, rows, y) if self._learns else self._read_secret()
         self.confidential_ = secret
-        rotation = _rotate(basis, sizes, secret, self.unknown)
+        rotation = _rotate(basis, sizes, secret * scale[:, None], self.unknown)
         # Turned so that each coordinate is a direction of the outputs, in which it costs what it is.
-        encoder, decoder = basis * sizes @ rotation, (rotation.T / sizes) @ basis.T
+        encoder, decoder = (basis * sizes @ rotation) / scale[:, None], (rotation.T / sizes) @ basis.T * scale
         return Coding(encoder, np.ascontiguousarray(decoder), np.ones(len(sizes)), np.arange(len(sizes)))
 
     def _read_secret(self) -> np.ndarray:
-        matrix = read_linear_stage(self.confidential).matrix
-        if len(matrix) != self.n_features_in_:
+        stage, own = read_linear_stage(self.confidential), self._names()
+        if len(stage.matrix) != self.n_features_in_:
             raise ShoalError(
-                f"The confidential predictor looks at {len(matrix)} features, the other one at {self.n_features_in_}: "
-                "both must be of the same rows."
+                f"The confidential predictor looks at {len(stage.matrix)} features, the other one at "
+                f"{self.n_features_in_}: both must be of the same rows."
             )
-        return matrix[~self.kept_]
+        order = np.arange(self.n_features_in_)
+        if stage.names is not None and own is not None:
+            if set(stage.names) != set(own):
+                raise ShoalError("The two predictors know features by different names: both must be of the same rows.")
+            order = np.array([stage.names.index(name) for name in own])
+        return stage.matrix[order][~self.kept_]
 
     def _learn(self, view: View, rows: np.ndarray | None, y: Any) -> np.ndarray:
         if rows is None or y is None:
@@ -143,14 +149,17 @@ class TargetedNullSpaceCleaner(Cleaner):
                 "labels to fit, or a trained predictor of the secret."
             )
         labels = read_secret(y, len(rows))
-        basis, sizes = view
-        onto = basis * sizes if self.learn_on == "outputs" else np.eye(rows.shape[1])
+        by_outputs = view.basis * view.sizes / view.scale[:, None]
+        onto = by_outputs if self.learn_on == "outputs" else np.eye(rows.shape[1])
         if onto.shape[1] == 0:
             return np.zeros((rows.shape[1], labels.shape[1]))
         learner = make_pipeline(StandardScaler(), Ridge() if self.confidential is None else clone(self.confidential))
-        learner.fit(
-            rows @ onto if self.learn_on == "outputs" else rows, labels if labels.shape[1] > 1 else labels[:, 0]
-        )
+        wanted = labels if labels.shape[1] > 1 else labels[:, 0]
+        if is_classifier(learner):
+            if np.ndim(y) != 1:
+                raise ShoalError("A classifier learns one secret: pass one column of classes, or another estimator.")
+            wanted = np.asarray(y)
+        learner.fit(rows @ onto, wanted)
         return np.asarray(onto @ read_linear_stage(learner).matrix)
 
     def __sklearn_tags__(self) -> Any:
@@ -161,20 +170,25 @@ class TargetedNullSpaceCleaner(Cleaner):
 
 def read_secret(y: Any, n_rows: int) -> np.ndarray:
     """Confidential labels as columns of numbers; of classes one column each, 1 where a row is of it."""
-    labels = np.asarray(y)
-    labels = labels[:, None] if labels.ndim == 1 else labels
-    if labels.ndim != 2 or len(labels) != n_rows:
+    if frames.is_frame(y):
+        opened = frames.open_frame(y)
+        given = [opened[name].to_numpy() for name in opened.columns]
+    else:
+        labels = np.asarray(y)
+        given = [labels] if labels.ndim == 1 else list(labels.T) if labels.ndim == 2 else []
+    if not given or any(len(column) != n_rows for column in given):
         raise DataError(f"The secret has the shape {np.shape(y)} for {n_rows:,} rows: pass a label or more a row.")
-    if labels.dtype.kind in "biuf":
-        labels = labels.astype(float)
-        if not np.isfinite(labels).all():
-            raise DataError("The secret is missing in some rows: leave these out.")
-        return labels
-    parts = []
-    for column in labels.T:
-        names, codes = np.unique(column.astype(str), return_inverse=True)
-        parts.append(np.eye(len(names))[codes])
-    return np.hstack(parts)
+    return np.hstack([_read_column(column) for column in given])
+
+
+def _read_column(column: np.ndarray) -> np.ndarray:
+    present = [value for value in column.tolist() if value is not None and value == value]
+    if len(present) < len(column):
+        raise DataError("The secret is missing in some rows: leave these out.")
+    if column.dtype.kind in "biuf" or all(isinstance(value, (bool, int, float)) for value in present):
+        return column.astype(float)[:, None]
+    names, codes = np.unique(column.astype(str), return_inverse=True)
+    return np.eye(len(names))[codes]
 
 
 def _rotate(basis: np.ndarray, sizes: np.ndarray, secret: np.ndarray, unknown: float) -> np.ndarray:

@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from shoal.errors import DataError, ShoalError
+from shoal.errors import DataError, ShoalError, reason
 from shoal.linear_stages._affine import Look, only_rescales
 from shoal.linear_stages._estimators import is_trained, look_at_estimator, names_of
 from shoal.linear_stages._onnx import look_at_onnx
@@ -68,16 +68,22 @@ def read_linear_stage(predictor: Any) -> LinearStage:
     """
     if isinstance(predictor, LinearStage):
         return predictor
-    if _is_onnx(predictor):
-        return _finish(look_at_onnx(predictor), predictor, None)
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(predictor, torch.nn.Module):
-        return _finish(look_at_torch(predictor), predictor, None)
-    if isinstance(predictor, BaseEstimator) or hasattr(predictor, "coef_"):
-        if not is_trained(predictor):
-            raise ShoalError(f"{_describe(predictor)} is not trained yet: fit it first.")
-        return _finish(look_at_estimator(predictor), predictor, names_of(predictor))
-    return _read_matrix(predictor)
+    look, names = None, None
+    try:
+        if _is_onnx(predictor):
+            look = look_at_onnx(predictor)
+        elif torch is not None and isinstance(predictor, torch.nn.Module):
+            look = look_at_torch(predictor)
+        elif isinstance(predictor, BaseEstimator):
+            if not is_trained(predictor):
+                raise ShoalError(f"{_describe(predictor)} is not trained yet: fit it first.")
+            look, names = look_at_estimator(predictor), names_of(predictor)
+    except ShoalError:
+        raise
+    except Exception as error:  # parts that do not fit together fail anywhere
+        raise ShoalError(f"{_describe(predictor)} cannot be read ({reason(error)}): check the model.") from None
+    return _read_matrix(predictor) if look is None else _finish(look, predictor, names)
 
 
 def _finish(look: Look, predictor: Any, names: tuple[str, ...] | None) -> LinearStage:

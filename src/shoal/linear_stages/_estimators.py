@@ -22,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScale
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 from sklearn.utils.validation import check_is_fitted
 
+from shoal.errors import ShoalError
 from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, beside, combine, multiply_by, scale_by, select
 from shoal.models._estimators import FrameEncoder
 
@@ -37,30 +38,75 @@ def is_trained(predictor: Any) -> bool:
     return True
 
 
-def names_of(predictor: Any) -> tuple[str, ...] | None:
-    """Names of the features, where a predictor knows them."""
-    first = predictor.steps[0][1] if isinstance(predictor, Pipeline) else predictor
-    names = list(first.columns) if isinstance(first, FrameEncoder) else getattr(predictor, "feature_names_in_", None)
-    return None if names is None else tuple(str(name) for name in names)
+def names_of(part: Any) -> tuple[str, ...] | None:
+    """Names of the features, where a predictor or a part of it knows them."""
+    if isinstance(part, FrameEncoder):
+        return tuple(str(name) for name in part.columns)
+    names = getattr(part, "feature_names_in_", None)
+    if names is not None:
+        return tuple(str(name) for name in names)
+    if isinstance(part, Pipeline):
+        steps = [step for _, step in part.steps if step is not None and not isinstance(step, str)]
+        return names_of(steps[0]) if steps else None
+    found = {names_of(inner) for inner in _inside(part)} - {None}
+    if len(found) > 1:
+        raise ShoalError(f"The models inside the {type(part).__name__} know features by different names: mend it.")
+    return found.pop() if found else None
 
 
-def look_at_estimator(part: Any) -> Look:
-    """How a trained estimator begins."""
-    for kinds, look in _LOOKS:
+def look_at_estimator(part: Any, *, transforms: bool = False) -> Look:
+    """How a trained estimator begins: what it predicts, or what it ``transforms`` rows into for a step behind it."""
+    if not _is_as_published(part):
+        return NOT_LINEAR
+    for kinds, look in _TRANSFORMERS:
         if isinstance(part, kinds):
             return look(part)
-    for attribute in ("best_estimator_", "regressor_", "estimator_", "classifier_"):
-        if hasattr(part, attribute):
-            return look_at_estimator(getattr(part, attribute))._replace(complete=False)
-    members = getattr(part, "calibrated_classifiers_", None) or getattr(part, "estimators_", None)
-    if members is not None and type(part).__name__ in _SIDE_BY_SIDE:
-        return _look_at_members([getattr(member, "estimator", member) for member in members])
+    if isinstance(part, Pipeline):
+        return _look_at_pipeline(part, transforms=transforms)
+    if transforms:
+        return NOT_LINEAR
+    for kinds, look in _PREDICTORS:
+        if isinstance(part, kinds):
+            return look(part)
+    inner = _inside(part)
+    if inner:
+        return _look_at_members(inner)
     return _look_at_coefficients(part) if hasattr(part, "coef_") else NOT_LINEAR
 
 
+def _is_as_published(part: Any) -> bool:
+    """Whether nobody has given a known class another way to predict or to transform."""
+    methods = [getattr(type(part), name, None) for name in ("transform", "predict", "decision_function")]
+    homes = {getattr(method, "__module__", "").partition(".")[0] for method in methods if method is not None}
+    return homes <= {"sklearn", "shoal"}
+
+
+def _inside(part: Any) -> list[Any]:
+    """Trained models inside one that does nothing to a row but hand it to them."""
+    kind = type(part).__name__
+    if kind in _WRAPPERS:
+        return [getattr(part, _WRAPPERS[kind])]
+    if kind == "CalibratedClassifierCV":
+        return [member.estimator for member in part.calibrated_classifiers_]
+    return list(part.estimators_) if kind in _SIDE_BY_SIDE else []
+
+
+_WRAPPERS = {
+    "CodedTarget": "classifier_",
+    "FixedThresholdClassifier": "estimator_",
+    "FrozenEstimator": "estimator",
+    "GridSearchCV": "best_estimator_",
+    "HalvingGridSearchCV": "best_estimator_",
+    "HalvingRandomSearchCV": "best_estimator_",
+    "RANSACRegressor": "estimator_",
+    "RandomizedSearchCV": "best_estimator_",
+    "SelfTrainingClassifier": "estimator_",
+    "TransformedTargetRegressor": "regressor_",
+    "TunedThresholdClassifierCV": "estimator_",
+}
+"""Where they keep the trained model; others have an attribute of this name that is only a template."""
 _SIDE_BY_SIDE = {
-    "CalibratedClassifierCV", "MultiOutputClassifier", "MultiOutputRegressor", "OneVsRestClassifier",
-    "VotingClassifier", "VotingRegressor",
+    "MultiOutputClassifier", "MultiOutputRegressor", "OneVsRestClassifier", "VotingClassifier", "VotingRegressor",
 }  # fmt: skip
 """Models of several that each see the whole row."""
 
@@ -97,6 +143,8 @@ def _look_at_components(model: Any) -> Look:
 
 def _look_at_centring_scaler(scaler: Any) -> Look:
     """StandardScaler, RobustScaler and MaxAbsScaler."""
+    if getattr(scaler, "clip", False):
+        return NOT_LINEAR
     center = getattr(scaler, "mean_" if isinstance(scaler, StandardScaler) else "center_", None)
     centred = getattr(scaler, "with_mean", getattr(scaler, "with_centering", False))
     scaled = getattr(scaler, "with_std", getattr(scaler, "with_scaling", True))
@@ -121,7 +169,10 @@ def _look_at_function(transformer: Any) -> Look:
 
 def _look_at_imputer(imputer: Any) -> Look:
     """Rows that are complete stay as they are."""
-    as_it_was = not imputer.add_indicator and len(imputer.get_feature_names_out()) == imputer.n_features_in_
+    marks = imputer.missing_values
+    missing = marks is None or type(marks).__name__ == "NAType" or marks != marks  # NaN is not equal to itself
+    same = not imputer.add_indicator and len(imputer.get_feature_names_out()) == imputer.n_features_in_
+    as_it_was = bool(missing) and same
     return _unchanged(imputer) if as_it_was else NOT_LINEAR
 
 
@@ -134,12 +185,13 @@ def _look_at_frame_encoder(encoder: Any) -> Look:
     return Look(scale_by(np.where(coded, 0.0, 1.0), None, len(coded))._replace(fixed=coded), complete=True)
 
 
-def _look_at_pipeline(pipeline: Any) -> Look:
+def _look_at_pipeline(pipeline: Any, *, transforms: bool) -> Look:
     found: Affine | None = None
-    for _, step in pipeline.steps:
-        if step is None or step == "passthrough":
+    last = len(pipeline.steps) - 1
+    for i, (_, step) in enumerate(pipeline.steps):
+        if step is None or (isinstance(step, str) and step == "passthrough"):
             continue
-        look = look_at_estimator(step)
+        look = look_at_estimator(step, transforms=transforms or i < last)
         if look.affine is None:
             return Look(found, complete=False)
         found = look.affine if found is None else combine(found, look.affine)
@@ -156,7 +208,8 @@ def _look_at_members(members: Iterable[Any]) -> Look:
 
 
 def _look_at_union(union: Any) -> Look:
-    looks = [look_at_estimator(part) for _, part in union.transformer_list if part not in ("drop", "passthrough")]
+    parts = [part for _, part in union.transformer_list if not isinstance(part, str)]
+    looks = [look_at_estimator(part, transforms=True) for part in parts]
     known = len(looks) == len(union.transformer_list) and not union.transformer_weights
     if not known or not all(look.affine is not None and look.complete for look in looks):
         return NOT_LINEAR
@@ -167,21 +220,23 @@ def _look_at_columns(transformer: Any) -> Look:
     """Blocks of columns, each by itself; the inputs of those that are not linear are fixed."""
     n = transformer.n_features_in_
     n_outputs = max((part.stop for part in transformer.output_indices_.values()), default=0)
-    matrix, offset, fixed = sparse.lil_array((n, n_outputs)), np.zeros(n_outputs), np.zeros(n, bool)
+    matrix, offset, fixed = np.zeros((n, n_outputs)), np.zeros(n_outputs), np.zeros(n, bool)
     for name, part, columns in transformer.transformers_:
         inputs = _positions(columns, transformer)
         outputs = transformer.output_indices_[name]
         if len(inputs) == 0 or (isinstance(part, str) and part == "drop"):
             continue
         passed = isinstance(part, str) and part == "passthrough"
-        look = Look(scale_by(1.0, None, len(inputs)), complete=True) if passed else look_at_estimator(part)
+        unchanged = Look(scale_by(1.0, None, len(inputs)), complete=True)
+        look = unchanged if passed else look_at_estimator(part, transforms=True)
         if look.affine is None or not look.complete:
             fixed[inputs] = True
             continue
-        matrix[inputs, outputs] += sparse.lil_array(look.affine.matrix)
-        offset[outputs] = look.affine.offset
-        fixed[inputs] |= look.affine.fixed
-    return Look(Affine(matrix.tocsr(), offset, fixed), complete=True)
+        chosen = combine(select(inputs, n), look.affine)  # a column may be named twice
+        matrix[:, outputs] = sparse.csr_array(chosen.matrix).toarray()
+        offset[outputs] = chosen.offset
+        fixed |= chosen.fixed
+    return Look(Affine(sparse.csr_array(matrix), offset, fixed), complete=True)
 
 
 def _positions(columns: Any, transformer: Any) -> np.ndarray:
@@ -203,13 +258,11 @@ def _positions(columns: Any, transformer: Any) -> np.ndarray:
     return everything[chosen] if len(chosen) else everything[:0]
 
 
-_LOOKS: tuple[tuple[Any, Callable[[Any], Look]], ...] = (
-    (Pipeline, _look_at_pipeline),
+_Looks = tuple[tuple[Any, Callable[[Any], Look]], ...]
+_TRANSFORMERS: _Looks = (
     (ColumnTransformer, _look_at_columns),
     (FeatureUnion, _look_at_union),
     (FrameEncoder, _look_at_frame_encoder),
-    ((MLPClassifier, MLPRegressor), _look_at_network),
-    ((PLSRegression, PLSCanonical, CCA), _look_at_pls),
     (
         (PCA, IncrementalPCA, TruncatedSVD, GaussianRandomProjection, SparseRandomProjection),
         _look_at_components,
@@ -219,4 +272,8 @@ _LOOKS: tuple[tuple[Any, Callable[[Any], Look]], ...] = (
     (SelectorMixin, _look_at_selection),
     (FunctionTransformer, _look_at_function),
     (SimpleImputer, _look_at_imputer),
+)
+_PREDICTORS: _Looks = (
+    ((MLPClassifier, MLPRegressor), _look_at_network),
+    ((PLSRegression, PLSCanonical, CCA), _look_at_pls),
 )

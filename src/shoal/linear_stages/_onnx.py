@@ -11,8 +11,8 @@ import numpy as np
 from shoal.errors import DataError, ShoalError, reason
 from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, combine, multiply_by, scale_by, select
 
-FLOATS = (1, 10, 11)
-"""How ONNX numbers the types float, float16 and double."""
+FLOATS = (1, 11)
+"""How ONNX numbers the types float and double; half of them would round what passes."""
 
 
 def look_at_onnx(model: Any) -> Look:
@@ -28,6 +28,9 @@ def look_at_onnx(model: Any) -> Look:
     inputs = [one for one in graph.input if one.name not in constants]
     if len(inputs) != 1:
         raise ShoalError(f"The ONNX model has {len(inputs)} inputs: export it with one input of all features.")
+    shape = inputs[0].type.tensor_type
+    if shape.elem_type not in FLOATS or len(shape.shape.dim) > 2:
+        raise ShoalError("The ONNX model's input is not a table of floating-point numbers: export it with one that is.")
     return _follow(onnx, graph, constants, inputs[0])
 
 
@@ -35,15 +38,23 @@ def _follow(onnx: Any, graph: Any, constants: dict[str, Any], source: Any) -> Lo
     dimensions = source.type.tensor_type.shape.dim
     n = dimensions[-1].dim_value if len(dimensions) else 0
     name, found = source.name, None
+    shown = {output.name for output in graph.output}
     while True:
-        readers = [node for node in graph.node if name in node.input]
-        step = _step(onnx, readers[0], name, constants, n) if len(readers) == 1 else None
+        readers = [node for node in graph.node if _reads(onnx, node, name)]
+        alone = len(readers) == 1 and name not in shown
+        step = _step(onnx, readers[0], name, constants, n) if alone else None
         if step is None:
             return NOT_LINEAR if found is None else Look(found, complete=False)
         found = step if found is None else combine(found, step)
         name, n = readers[0].output[0], len(step.offset)
         if readers[0].op_type in _LAST:
             return Look(found, complete=False)
+
+
+def _reads(onnx: Any, node: Any, name: str) -> bool:
+    """Whether a node looks at a tensor, or one inside of it does."""
+    inside = [one.g for one in node.attribute if one.type == onnx.AttributeProto.GRAPH]
+    return name in node.input or any(_reads(onnx, inner, name) for graph in inside for inner in graph.node)
 
 
 def _step(onnx: Any, node: Any, name: str, constants: dict[str, Any], n: int) -> Affine | None:
@@ -107,6 +118,8 @@ def _gemm(others: list[Any], given: dict[str, Any], first: bool, n: int) -> Affi
         return None
     weights = np.asarray(others[0], float) * given.get("alpha", 1.0)
     bias = None if len(others) < 2 else np.asarray(others[1], float) * given.get("beta", 1.0)
+    if bias is not None and bias.ndim > 1 and bias.shape[0] > 1:
+        return None  # another bias for each row
     return multiply_by(weights.T if given.get("transB", 0) else weights, bias)
 
 
@@ -123,6 +136,8 @@ def _linear_model(others: list[Any], given: dict[str, Any], first: bool, n: int)
 
 
 def _normalise(others: list[Any], given: dict[str, Any], first: bool, n: int) -> Affine | None:
+    if given.get("training_mode", 0):
+        return None
     scale, bias, mean, variance = (np.asarray(other, float) for other in others)
     factor = scale / np.sqrt(variance + given.get("epsilon", 1e-5))
     return scale_by(factor, bias - mean * factor, len(factor))
@@ -130,7 +145,7 @@ def _normalise(others: list[Any], given: dict[str, Any], first: bool, n: int) ->
 
 def _extract(others: list[Any], given: dict[str, Any], first: bool, n: int) -> Affine | None:
     chosen = np.asarray(others[0]).reshape(-1).astype(np.intp)
-    return select(chosen, n) if first and n > 0 else None
+    return select(chosen % n, n) if first and n > 0 and (np.abs(chosen) < n + (chosen < 0)).all() else None
 
 
 def _gather(others: list[Any], given: dict[str, Any], first: bool, n: int) -> Affine | None:

@@ -7,26 +7,29 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import ShoalError
 from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, combine, multiply_by, scale_by
 
 
 def look_at_torch(module: Any) -> Look:
     """How a network begins: linear layers one after another, and batch normalisation as it is when not training."""
     torch = sys.modules["torch"]
-    if isinstance(module, torch.nn.Linear):
+    _require_plain(module)
+    if type(module) is torch.nn.Linear:
         bias = None if module.bias is None else _array(module.bias)
         return Look(multiply_by(_array(module.weight).T, bias), complete=True)
-    if isinstance(module, torch.nn.BatchNorm1d) and module.running_mean is not None:
+    if type(module) is torch.nn.BatchNorm1d and module.running_mean is not None:
         return Look(_normalise(module), complete=True)
-    return _look_in_turn(module) if isinstance(module, torch.nn.Sequential) else NOT_LINEAR
+    return _look_in_turn(module) if type(module) is torch.nn.Sequential else NOT_LINEAR
 
 
 def _look_in_turn(modules: Any) -> Look:
     torch = sys.modules["torch"]
     found: Affine | None = None
     for module in modules:
-        if isinstance(module, (torch.nn.Identity, torch.nn.Dropout, torch.nn.Flatten)):
-            continue  # of rows of features they change nothing, once training is over
+        _require_plain(module)
+        if type(module) in (torch.nn.Identity, torch.nn.Dropout, torch.nn.Flatten):
+            continue  # of rows of features they change nothing
         look = look_at_torch(module)
         if look.affine is None:
             return Look(found, complete=False)
@@ -43,5 +46,14 @@ def _normalise(module: Any) -> Affine:
     return scale_by(factor, offset if module.bias is None else offset + _array(module.bias), module.num_features)
 
 
+def _require_plain(module: Any) -> None:
+    """Refuse what makes a module do something else than its class says."""
+    torch = sys.modules["torch"]
+    if module.training and isinstance(module, (torch.nn.BatchNorm1d, torch.nn.Dropout)):
+        raise ShoalError(f"The network is in training mode, where its {type(module).__name__} does more: call eval().")
+    if any(getattr(module, name, None) for name in ("_forward_hooks", "_forward_pre_hooks")):
+        raise ShoalError(f"A {type(module).__name__} of the network has a hook, which may do anything: remove it.")
+
+
 def _array(tensor: Any) -> np.ndarray:
-    return np.asarray(tensor.detach().cpu().numpy(), float)
+    return np.asarray(tensor.detach().cpu().double().numpy())
