@@ -44,6 +44,7 @@ _HOMES = {
     "protect": "protection",
     "train": "training",
     "clean": "cleaning",
+    "audit": "auditing",
     "ProtectedModel": "protected_model",
 }
 

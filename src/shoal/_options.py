@@ -245,6 +245,13 @@ def find_model(model: str, schema: Schema, trust: bool) -> Any:
     raise ShoalError(f"{model!r} is neither a file nor a model: choose one of {', '.join(model_names())}.")
 
 
+def load_trained(model: str, trust: bool) -> Any:
+    """A trained model from a file."""
+    from shoal.models import load_model
+
+    return load_model(model, trust=trust)
+
+
 def find_predictor(path: Path, trust: bool) -> Any:
     """A predictor from a file; of an ONNX model the path, which is read without running anything."""
     from shoal.models import load_model

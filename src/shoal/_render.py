@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from shoal.auditing import Audit
     from shoal.cleaning import Cleaning
     from shoal.comparison import Comparison
     from shoal.datasets import Dataset, DatasetInfo
@@ -294,6 +295,33 @@ def training(training: Training, files: Mapping[str, Path], *, json: bool) -> No
         mark = "sensitive" if one.sensitivity > 0 else ""
         table.add_row(_safe(one.name), show_share(one.before), show_share(one.after), splits, mark)
     out.print(table, "")
+    written(files, json=False)
+    return None
+
+
+def audit(found: Audit, files: Mapping[str, Path], *, json: bool) -> None:
+    """What leaks, by the strongest attack on each risk."""
+    if json:
+        return _print_json(**found.facts(), files={name: str(path) for name, path in files.items()})
+    from shoal.report import show_share
+
+    out = console()
+    for verdict in found.verdicts:
+        mark = "[red]leaks[/red]" if verdict.found else "[green]nothing found[/green]"
+        out.print(f"[bold]{_safe(verdict.risk)}[/bold] {mark}: {_safe(verdict.sentence)}\n", highlight=False)
+    for risk, results in found.results.items():
+        table = _table(f"Attacks: {_safe(risk)}", "attack", "right>", "without>", "gain>", "area>", "found at 1 %>", "")
+        for one in results:
+            gain = (
+                f"{100 * one.advantage.value:+.1f} ({100 * one.advantage.low:+.1f} to {100 * one.advantage.high:+.1f})"
+            )
+            area = "" if one.auc is None else f"{one.auc.value:.3f}"
+            few = "" if one.hits_at_1_percent is None else show_share(one.hits_at_1_percent.value)
+            shares = show_share(one.accuracy.value), show_share(one.baseline.value)
+            table.add_row(_safe(one.attack), *shares, gain, area, few, "better" if one.beats_baseline else "")
+        out.print(table, "")
+    for skipped in found.skipped:
+        out.print(f"Not tried: {_safe(skipped.attack)}, because {_safe(skipped.why)}.", highlight=False)
     written(files, json=False)
     return None
 

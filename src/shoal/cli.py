@@ -35,6 +35,7 @@ from shoal._options import (
     find_model,
     find_models,
     find_predictor,
+    load_trained,
     names_of,
     number,
     parse_options,
@@ -528,6 +529,67 @@ def clean(
         step(f"Writing {out.name}")
         write_table(open_frame(cleaning.frame), out)
     _render.cleaning(cleaning, {"cleaned": out}, json=json)
+
+
+@app.command()
+@spread
+def audit(
+    model: Annotated[str, typer.Option(metavar="FILE", help="The model: a .skops, .joblib or .pkl file.")],
+    members: Annotated[Path, typer.Option(metavar="FILE", help="Rows that it was trained on, CSV or Parquet.")],
+    controls: Annotated[Path, typer.Option(metavar="FILE", help="Rows like them that it was not trained on.")],
+    schema: SchemaFile,
+    reading: Reading,
+    released: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The release of the members, to be linked with them.")
+    ] = None,
+    references: Annotated[
+        int, typer.Option(parser=whole, help="Reference models, an even number; more make stronger attacks.")
+    ] = 16,
+    time_limit: Annotated[
+        float | None, typer.Option(parser=number, help="Seconds that attacks may take; fewer are made to keep to it.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(parser=whole, help="Reference models to train side by side.")] = -1,
+    trust: Trust = False,
+    seed: Annotated[int, typer.Option(parser=whole, help="Seed of the attacks.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write; its numbers go beside it as .json.")] = Path(
+        "audit.html"
+    ),
+    json: Json = False,
+) -> None:
+    """Attack a model, and report what leaks.
+
+    Tries to tell who was trained on, to infer what the schema calls sensitive,
+    and with --released to link people with a release. Every attack is compared
+    with one that lacks the model, with intervals. Writes a page that can be
+    filed, and every number as JSON.
+
+    For example:
+      shoal audit --model model.skops --members train.csv --controls test.csv
+          --schema people.toml --out audit.html
+    """
+    from shoal.auditing import audit as audit_model
+    from shoal.schema import Schema
+
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ShoalError(f"--out {out} is the page: name a file that ends in .html.")
+    described = Schema.from_toml(schema)
+    written = {"report": out, "numbers": out.with_suffix(".json")}
+    read = [members, controls, schema, *([released] if released else [])]
+    refuse_overwriting(read, list(written.values()))
+    with _render.progress(3) as step:
+        step(f"Reading {members.name} and {controls.name}")
+        trained_on, others = reading.table(members), reading.table(controls)
+        release = None if released is None else reading.table(released)
+        loaded = load_trained(model, trust)
+        step(f"Attacking with {trained_on.height:,} members and {others.height:,} controls")
+        found = audit_model(
+            loaded, trained_on, others, described, released=release, n_references=references, time_limit=time_limit,
+            n_jobs=jobs, random_state=seed,
+        )  # fmt: skip
+        step("Writing the report")
+        found.to_html(out, title=f"Audit of {Path(model).name}")
+        found.to_json(written["numbers"])
+    _render.audit(found, written, json=json)
 
 
 @app.command()

@@ -41,6 +41,7 @@ def infer_membership(
     n_references: int = 16,
     n_jobs: int = 1,
     random_state: int = 0,
+    skip: bool = False,
 ) -> list[AttackResult]:
     """Try to tell the rows that a model was trained on from others.
 
@@ -65,6 +66,8 @@ def infer_membership(
     n_jobs : int
         Reference models that are trained side by side, each in a process.
     random_state : int
+    skip : bool
+        Leave out attacks that do not apply, instead of refusing them.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def infer_membership(
     (True, True)
     """
     target = _look_at_target(model, members, controls, y_members, y_controls)
-    chosen = _choose(attacks, target, estimator, model)
+    chosen = _choose(attacks, target, estimator, model, skip=skip)
     halves = _halve(target, random_state)
     known: References | None = None
     seconds = 0.0
@@ -112,13 +115,15 @@ def infer_membership(
     return found
 
 
-def attack_names() -> list[str]:
-    """Names of the attacks, the simple ones first.
+def attack_names(*, references: bool | None = None) -> list[str]:
+    """Names of the attacks, the simple ones first; only those with reference models, or those without, if asked for.
 
     >>> attack_names()[:3]
     ['loss', 'confidence', 'entropy']
+    >>> attack_names(references=True)[1:3]
+    ['LiRA offline', 'LiRA online']
     """
-    return list(_ATTACKS)
+    return [name for name, one in _ATTACKS.items() if references is None or one.needs_references == references]
 
 
 class Target(NamedTuple):
@@ -382,7 +387,7 @@ def _thin(rows: np.ndarray, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(rows, MOST_TO_LEARN, replace=False))
 
 
-def _choose(attacks: Sequence[str] | None, target: Target, estimator: Any, model: Any) -> list[str]:
+def _choose(attacks: Sequence[str] | None, target: Target, estimator: Any, model: Any, *, skip: bool) -> list[str]:
     retrained = estimator if estimator is not None else model
     can_train = isinstance(retrained, BaseEstimator)
     possible = [
@@ -396,11 +401,11 @@ def _choose(attacks: Sequence[str] | None, target: Target, estimator: Any, model
     for name in asked:
         if name not in _ATTACKS:
             raise ShoalError(f"There is no attack {name!r}: choose among {', '.join(_ATTACKS)}.")
-        if name not in possible:
+        if name not in possible and not skip:
             kind = target.answers.kind
             why = f"the model answers with {kind}" if kind not in _ATTACKS[name].kinds else "it cannot be trained anew"
             raise ShoalError(f"The attack {name!r} does not apply, because {why}: leave it out.")
-    return asked
+    return [name for name in asked if name in possible]
 
 
 def _require_even(n: int) -> int:

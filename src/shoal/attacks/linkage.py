@@ -1,0 +1,649 @@
+"""Attacks on a released table: singling people out, linking, inferring, matching and disclosing (WP29 Opinion 05/2014).
+
+They see the values of the release and nothing else, whatever these are: values as in the original table, or ranges,
+sets, nodes of hierarchies and suppressed cells. Success is measured on people of the original table, beside people of a
+control table who are not in the release, and beside an adversary who guesses at random: what works as well on the
+control is knowledge about everybody, and no leak.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from shoal._kernels import groups
+from shoal._kernels import matching as kernel
+from shoal.attacks._matching import (
+    Compared,
+    count_singled,
+    distinct,
+    draw_predicates,
+    ends_of,
+    open_tables,
+    random_predicates,
+    rare_predicates,
+    runs_of,
+    stack_cells,
+    stack_codes,
+)
+from shoal.attacks._result import AttackResult, difference
+from shoal.errors import DataError, SchemaError, ShoalError
+from shoal.intervals import CONFIDENCE, Interval, share_interval
+from shoal.schema import Schema, require_schema
+
+TOLERANCE = 0.05
+"""A number is guessed right if it is no further off than this part of it."""
+
+
+class Reidentification(NamedTuple):
+    """The three adversaries who match people to released rows; ``risks`` is 1 / matching rows for each person."""
+
+    prosecutor: AttackResult
+    """Knows that the person is in the table: the highest risk of all rows."""
+    journalist: AttackResult
+    """Looks for anybody of the population: the highest risk, where matches among the population count."""
+    marketer: AttackResult
+    """Matches as many as possible: the mean risk."""
+
+
+def singling_out(
+    original: Any,
+    released: Any,
+    control: Any,
+    schema: Schema | None = None,
+    *,
+    n_attacks: int = 500,
+    n_columns: int = 3,
+    mode: Literal["multivariate", "univariate"] = "multivariate",
+    random_state: int = 0,
+) -> AttackResult:
+    """Find predicates that hold for one released row, and count those that hold for one person of the original table.
+
+    A predicate says of some columns that a value is in a cell of the release, or at least or at most as high. The
+    naive adversary draws columns, operators and values at random.
+
+    Parameters
+    ----------
+    original, released, control : pandas, polars or pyarrow table
+        People in the release, the release, and people who are not in it.
+    schema : Schema, optional
+        Needed where the release holds nodes of hierarchies; identifiers are left out.
+    n_attacks : int
+        Predicates that the adversary tries; those that cannot be made count as failed.
+    n_columns : int
+        Columns in a predicate.
+    mode : {"multivariate", "univariate"}
+        Several columns at a time, or rare and extreme values of one.
+    random_state : int
+
+    Returns
+    -------
+    AttackResult
+        ``advantage`` is (success - control) / (1 - control), the control at the size of the original table;
+        ``precision`` the share of right ones among the predicates that could be made; ``risks`` how many of them single
+        out each row.
+
+    Examples
+    --------
+    >>> from shoal.attacks.linkage import singling_out
+    >>> from shoal.datasets import make_census
+    >>> people, others = make_census(500, seed=1).frame, make_census(500, seed=2).frame
+    >>> found = singling_out(people, people, others, make_census(1).schema, n_attacks=100)
+    >>> found.accuracy.value, found.beats_baseline
+    (1.0, True)
+    """
+    started = time.perf_counter()
+    columns = open_tables(original, released, control, schema)
+    random, wanted = _random(random_state), _count("n_attacks", n_attacks)
+    if mode == "multivariate":
+        made = draw_predicates(columns, wanted, _count("n_columns", n_columns, len(columns), "columns"), random)
+    elif mode == "univariate":
+        made = rare_predicates(columns, wanted, random)
+    else:
+        raise ShoalError(f"There is no mode {mode!r}: choose 'multivariate' or 'univariate'.")
+    people, others = stack_codes(columns), stack_codes(columns, "control")
+    naive = random_predicates(columns, wanted, n_columns if mode == "multivariate" else 1, random)
+    fitting, someone = count_singled(columns, made, people)
+    hits = int((fitting == 1).sum())
+    risks = np.bincount(someone[fitting == 1], minlength=len(people)).astype(float)
+    note = "" if len(made) == wanted else f"Of {wanted:,} predicates {len(made):,} could be made."
+    if len(others) < len(people):
+        note += f" The rate of the control is extrapolated from {len(others):,} rows to {len(people):,}."
+    return _judge(
+        ("singling out", "which one person fulfils a predicate", "the released table"),
+        wanted,
+        share_interval(hits, wanted),
+        _at_size(count_singled(columns, made, others)[0], wanted, len(others), len(people)),
+        share_interval(int((count_singled(columns, naive, people)[0] == 1).sum()), wanted),
+        risks,
+        started,
+        note,
+    )._replace(precision=share_interval(hits, len(made)) if len(made) else None)
+
+
+def linkability(
+    original: Any,
+    released: Any,
+    control: Any,
+    columns: tuple[Sequence[str], Sequence[str]],
+    *,
+    schema: Schema | None = None,
+    n_neighbors: int = 1,
+    n_attacks: int = 500,
+    random_state: int = 0,
+) -> AttackResult:
+    """Link what two parties know of a person: some columns here, others there, by the released rows nearest to both.
+
+    A person is linked if a row is among the ``n_neighbors`` released rows nearest to either part. Rows that are equally
+    near are drawn at random. The naive adversary draws all rows at random.
+
+    Parameters
+    ----------
+    original, released, control : pandas, polars or pyarrow table
+        People in the release, the release, and people who are not in it.
+    columns : pair of sequences of str
+        What either party knows; the two have no column in common.
+    schema : Schema, optional
+        Needed where the release holds nodes of hierarchies.
+    n_neighbors : int
+    n_attacks : int
+        People that are attacked; all, if there are fewer.
+    random_state : int
+
+    Returns
+    -------
+    AttackResult
+        ``advantage`` is (success - control) / (1 - control).
+
+    Examples
+    --------
+    >>> from shoal.attacks.linkage import linkability
+    >>> from shoal.datasets import make_census
+    >>> people, others = make_census(500, seed=1).frame, make_census(500, seed=2).frame
+    >>> sides = ["age", "postal-code", "sex"], ["education", "occupation", "hours-per-week"]
+    >>> found = linkability(people, people, others, sides)
+    >>> found.accuracy.low > 0.4, found.control.high < 0.05
+    (True, True)
+    """
+    started = time.perf_counter()
+    left, right = _two_sides(columns)
+    every = open_tables(original, released, control, schema, [*left, *right])
+    sides = every[: len(left)], every[len(left) :]
+    random, n = _random(random_state), len(every[0].released)
+    wanted, n_neighbors = _count("n_attacks", n_attacks), _count("n_neighbors", n_neighbors, n, "released rows")
+
+    def attack(table: Literal["original", "control"]) -> tuple[np.ndarray, np.ndarray]:
+        rows = _draw_people(every, table, wanted, random)
+        one, two = (_neighbors(side, stack_codes(side, table)[rows], n_neighbors, random) for side in sides)
+        return rows, (one[:, :, None] == two[:, None, :]).any(axis=(1, 2))
+
+    (rows, linked), (_, others) = attack("original"), attack("control")
+    by_chance = 1.0 - math.exp(_log_choose(n - n_neighbors, n_neighbors) - _log_choose(n, n_neighbors))
+    return _judge(
+        ("linkability", "which two records are of one person", f"the released columns {', '.join([*left, *right])}"),
+        len(rows),
+        _share(linked),
+        _share(others),
+        _exactly(by_chance),
+        _by_row(rows, linked, len(every[0].original)),
+        started,
+    )
+
+
+def inference(
+    original: Any,
+    released: Any,
+    control: Any,
+    secret: str,
+    known: Sequence[str] | None = None,
+    *,
+    schema: Schema | None = None,
+    n_attacks: int = 500,
+    tolerance: float = TOLERANCE,
+    random_state: int = 0,
+) -> AttackResult:
+    """Guess a secret of people from the released row nearest to what is known of them.
+
+    Of rows that are equally near one is drawn. A range is guessed as its middle, a set or a node as one of its values
+    at random. The naive adversary takes the secret of any released row.
+
+    Parameters
+    ----------
+    original, released, control : pandas, polars or pyarrow table
+        People in the release, the release, and people who are not in it.
+    secret : str
+        The column that is guessed.
+    known : sequence of str, optional
+        What is known of people; by default all other columns.
+    schema : Schema, optional
+        Needed where the release holds nodes of hierarchies; identifiers are left out.
+    n_attacks : int
+        People that are attacked; all, if there are fewer.
+    tolerance : float
+        A number is right if it is no further off than this part of the truth; other values must be equal.
+    random_state : int
+
+    Returns
+    -------
+    AttackResult
+        ``advantage`` is (success - control) / (1 - control).
+
+    Examples
+    --------
+    >>> from shoal.attacks.linkage import inference
+    >>> from shoal.datasets import make_census
+    >>> people, others = make_census(500, seed=1).frame, make_census(500, seed=2).frame
+    >>> found = inference(people, people, others, "condition", ["age", "education", "occupation", "postal-code"])
+    >>> found.accuracy.low > 0.9, found.beats_baseline
+    (True, True)
+    """
+    started = time.perf_counter()
+    names = None if known is None else [*_listed(known), secret]
+    *seen, hidden = _secret_last(open_tables(original, released, control, schema, names), secret)
+    if not isinstance(tolerance, numbers.Real) or not 0 <= tolerance < 1:
+        raise ShoalError(f"The tolerance of a guess lies between 0 and 1, not at {tolerance!r}.")
+    random, wanted = _random(random_state), _count("n_attacks", n_attacks)
+
+    def attack(table: Literal["original", "control"]) -> tuple[np.ndarray, np.ndarray]:
+        rows = _draw_people(seen, table, wanted, random)
+        nearest = _neighbors(seen, stack_codes(seen, table)[rows], 1, random)[:, 0]
+        truth = stack_codes([hidden], table)[rows, 0]
+        return rows, _is_right(hidden, hidden.released[nearest], truth, tolerance, random)
+
+    (rows, right), (_, others) = attack("original"), attack("control")
+    anyone = random.integers(0, len(hidden.released), len(rows))
+    naive = _is_right(hidden, hidden.released[anyone], hidden.original[rows], tolerance, random)
+    return _judge(
+        ("inference", f"the value of {secret}", f"the release, and {', '.join(c.name for c in seen)} of a person"),
+        len(rows),
+        _share(right),
+        _share(others),
+        _share(naive),
+        _by_row(rows, right, len(hidden.original)),
+        started,
+    )
+
+
+def reidentify(original: Any, released: Any, schema: Schema, control: Any = None) -> Reidentification:
+    """Match people to the released rows whose quasi-identifiers all contain their values.
+
+    Parameters
+    ----------
+    original, released : pandas, polars or pyarrow table
+    schema : Schema
+        Its quasi-identifiers are what the adversaries know.
+    control : table, optional
+        People who are not in the release: together with the original table they are the population of the journalist,
+        and each result says under ``control`` what would be claimed of them.
+
+    Returns
+    -------
+    Reidentification
+        Three AttackResults. All rows are matched, so that their numbers are exact, and intervals have no width. A row
+        that no released row fits has the risk 0.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from shoal import Attribute, Schema, anonymize
+    >>> from shoal.attacks.linkage import reidentify
+    >>> people = pl.DataFrame({"age": [25, 27, 31, 45, 47, 52]})
+    >>> schema = Schema([Attribute("age")])
+    >>> found = reidentify(people, anonymize(people, schema, k=3).frame, schema)
+    >>> round(found.prosecutor.accuracy.value, 3), found.marketer.risks.round(3).tolist()
+    (0.333, [0.333, 0.333, 0.333, 0.333, 0.333, 0.333])
+    """
+    started = time.perf_counter()
+    columns = open_tables(original, released, control, schema, _quasi(schema), fewest=1, control_needed=False)
+    tuples, sizes, _ = distinct(stack_cells(columns))
+    runs, n = runs_of(columns), len(columns[0].original)
+    points, weights, labels = distinct(_everybody(columns))
+    counts, fitting, _ = kernel.count_matches(points, weights, tuples, sizes, runs)
+    risks = of_anybody = np.where(counts > 0, 1.0 / np.maximum(counts, 1), 0.0)[labels]
+    note = f"No released row fits {(risks[:n] == 0).sum():,} of {n:,} people." if (risks[:n] == 0).any() else ""
+    alone = "Without a control the population is the original table."
+    if control is not None:
+        # Equal rows stand for as many people, even if fewer of the population fit, as with rows that represent others.
+        of_anybody = kernel.highest_match(points, tuples, 1.0 / np.maximum(fitting, sizes), runs)[labels]
+        alone = ""
+
+    def result(attack: str, of: np.ndarray, number: Callable[[np.ndarray], Any], note: str = note) -> AttackResult:
+        found, by_chance = float(number(of[:n])), 1.0 / len(columns[0].released)
+        return AttackResult(
+            attack,
+            "which released row is that of a person",
+            f"the released table, and {', '.join(column.name for column in columns)} of a person",
+            n,
+            _exactly(found),
+            _exactly(by_chance),
+            _exactly(found - by_chance),
+            None if control is None else _exactly(float(number(of[n:]))),
+            risks=of[:n],
+            seconds=time.perf_counter() - started,
+            note=note,
+        )
+
+    return Reidentification(
+        result("prosecutor", risks, np.max),
+        result("journalist", of_anybody, np.max, f"{note} {alone}".strip()),
+        result("marketer", risks, np.mean),
+    )
+
+
+def disclose(
+    original: Any, released: Any, schema: Schema, sensitive: str | None = None, control: Any = None
+) -> AttackResult:
+    """Guess a sensitive value: the most frequent one among the released rows that a person fits.
+
+    The adversary knows all quasi-identifiers exactly; the baseline guesses the most frequent value of the release.
+
+    Parameters
+    ----------
+    original, released : pandas, polars or pyarrow table
+    schema : Schema
+    sensitive : str, optional
+        Which attribute; by default the sensitive one of the schema.
+    control : table, optional
+        People who are not in the release.
+
+    Returns
+    -------
+    AttackResult
+        ``risks`` is the share of each person's true value among the rows that fit: what is believed of them. The note
+        says how many people all of whose rows share one value (homogeneity), and by how much belief in a true value
+        rises at most above its share in the release (skewness).
+
+    Examples
+    --------
+    >>> from shoal import anonymize
+    >>> from shoal.attacks.linkage import disclose
+    >>> from shoal.datasets import make_census
+    >>> census = make_census(2000)
+    >>> found = disclose(census.frame, anonymize(census.frame, census.schema, k=5).frame, census.schema)
+    >>> found.secret, found.accuracy.value > found.baseline.value
+    ('the value of condition', True)
+    """
+    started = time.perf_counter()
+    names, secret = _quasi_and_secret(schema, sensitive)
+    *columns, hidden = open_tables(original, released, control, schema, [*names, secret], control_needed=False)
+    n = len(hidden.original)
+    beliefs = _believe(columns, hidden)
+    hits, naive = beliefs.guess == beliefs.truth, beliefs.truth == 0
+    others = None if hidden.control is None else _share(hits[n:])
+    note = (
+        f"All rows that fit share one value for {beliefs.one_value[:n].mean():.1%} of the people; "
+        f"belief in a true value rises by {max(float(beliefs.gain[:n].max()), 0.0):.2f} at most."
+    )
+    return AttackResult(
+        "disclosure",
+        f"the value of {secret}",
+        f"the released table, and {', '.join(names)} of a person",
+        n,
+        _share(hits[:n]),
+        _share(naive[:n]),
+        _paired(hits[:n], naive[:n]),
+        others,
+        risks=beliefs.in_truth[:n],
+        seconds=time.perf_counter() - started,
+        note=note,
+    )
+
+
+class _Beliefs(NamedTuple):
+    """What an adversary believes of people, those of the original table first; classes count from the most frequent."""
+
+    guess: np.ndarray
+    truth: np.ndarray
+    """The class of each person; -1 if nobody of the release has it."""
+    in_truth: np.ndarray
+    """Share of the true class among the rows that fit."""
+    gain: np.ndarray
+    """By how much that is more than the share of the class in the release."""
+    one_value: np.ndarray
+    """Whether all rows that fit are of one class."""
+
+
+def _believe(columns: Sequence[Compared], hidden: Compared) -> _Beliefs:
+    secrets, classes, prior = _classes(hidden)
+    truth = classes[_everybody([hidden])[:, 0]]
+    points, _, labels = distinct(np.column_stack([_everybody(columns), truth]))
+    tuples, _, numbers = distinct(stack_cells(columns))
+    order, starts = groups.order_by_label(numbers, len(tuples))
+    at, values, counts = groups.tally(secrets, order, starts, np.empty(0, bool), len(prior))
+    people, wanted = points[:, :-1].copy(), points[:, -1].copy()
+    found = kernel.tally_matches(people, wanted, tuples, at, values, counts, len(prior), runs_of(columns))
+    total, guess, most, right = (one[labels] for one in found)
+    in_truth = right / np.maximum(total, 1)
+    gain = np.where((total > 0) & (truth >= 0), in_truth - prior[truth], 0.0)
+    # Who fits no row is guessed as the baseline does.
+    return _Beliefs(np.maximum(guess, 0), truth, in_truth, gain, (total > 0) & (most == total))
+
+
+def _everybody(columns: Sequence[Compared]) -> np.ndarray:
+    """Codes of the original table and, where there is one, of the control below it."""
+    tables = ["original"] if columns[0].control is None else ["original", "control"]
+    return np.concatenate([stack_codes(columns, table) for table in tables])
+
+
+def _neighbors(columns: Sequence[Compared], points: np.ndarray, n: int, random: np.random.Generator) -> np.ndarray:
+    """The n released rows nearest to each point, of equally near ones any."""
+    tuples, _, labels = distinct(stack_cells(columns))
+    order, starts = groups.order_by_label(labels, len(tuples))
+    uniform = random.random((len(points), n))
+    return np.asarray(kernel.nearest_rows(points, tuples, starts, order, uniform, runs_of(columns), ends_of(columns)))
+
+
+def _is_right(
+    hidden: Compared, cells: np.ndarray, truth: np.ndarray, tolerance: float, random: np.random.Generator
+) -> np.ndarray:
+    """Whether a guess that is made from each of these cells is right."""
+    at, first, last = hidden.cells[:3]
+    ends = np.concatenate([[0], np.cumsum(last - first + 1)])
+    rank = (random.random(len(cells)) * hidden.cells.n_values[cells]).astype(np.int64) + ends[at[cells]]
+    run = np.searchsorted(ends, rank, side="right") - 1
+    # A number that no person has is in no run, and is compared by its place.
+    run = np.minimum(run, len(first) - 1)
+    code = np.where(hidden.cells.n_values[cells] > 0, first[run] + rank - ends[run], -1)
+    middle, place = hidden.middle[cells], hidden.place[truth]
+    if hidden.kind == "ordinal":
+        middle = np.floor(middle)  # of two values in the middle the lower one
+    # A part of a date, or of a rank, means nothing.
+    reach = tolerance * np.abs(place) if hidden.kind == "numeric" else 0.0
+    near = np.abs(np.where(np.isnan(middle), hidden.place[code], middle) - place) <= reach
+    return near | (np.isnan(middle) & (code == truth))
+
+
+def _classes(hidden: Compared) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The class of each released row, the class of each code (-1 if it is not released), and the share of each class.
+
+    Classes count from the most frequent one.
+    """
+    n_values = hidden.cells.n_values[hidden.released]
+    if (n_values > 1).any():
+        raise DataError(
+            f"Column {hidden.name!r} is generalised or suppressed in the release: name an attribute that is released "
+            "as it is, or use inference()."
+        )
+    code = np.append(hidden.cells.first, -1)[hidden.cells.at[hidden.released]]
+    # A number that nobody has is a class of its own.
+    value = np.where(n_values == 1, code, hidden.n_codes + hidden.released)
+    counts = np.bincount(value, minlength=hidden.n_codes)
+    order = np.argsort(-counts, kind="stable")
+    classes = np.empty(len(counts), np.int64)
+    classes[order] = np.arange(len(counts))
+    return classes[value], np.where(counts > 0, classes, -1)[: hidden.n_codes], counts[order] / len(value)
+
+
+def _draw_people(columns: Sequence[Compared], table: str, wanted: int, random: np.random.Generator) -> np.ndarray:
+    n = len(getattr(columns[0], table))
+    return np.sort(random.choice(n, min(wanted, n), replace=False))
+
+
+def _judge(
+    words: tuple[str, str, str],
+    rows: int,
+    success: Interval,
+    control: Interval,
+    baseline: Interval,
+    risks: np.ndarray,
+    started: float,
+    note: str = "",
+) -> AttackResult:
+    if control.value >= 1:
+        note += " It succeeds for all of the control, so that no excess can be measured."
+    if difference(success, baseline).low <= 0:
+        note += " It is not clearly better than guessing at random: another attack may find more."
+    advantage, seconds = _excess(success, control), time.perf_counter() - started
+    return AttackResult(
+        *words, rows, success, baseline, advantage, control, risks=risks, seconds=seconds, note=note.strip()
+    )
+
+
+def _excess(success: Interval, control: Interval) -> Interval:
+    """(success - control) / (1 - control), with an interval from theirs (method of variance estimates recovered).
+
+    It is 1 less the ratio of the rates of failure; the ends are the ratios at which the difference of one rate and a
+    multiple of the other leaves its interval.
+    """
+    a, low_a, high_a = 1 - success.value, 1 - success.high, 1 - success.low
+    b, low_b, high_b = 1 - control.value, 1 - control.high, 1 - control.low
+    if b <= 0:
+        return Interval(0.0, -1.0, 1.0)
+    least = low_a * (2 * a - low_a)
+    ratio_low = least / max(a * b + math.sqrt(max((a * b) ** 2 - high_b * (2 * b - high_b) * least, 0.0)), 1e-300)
+    scale, most = low_b * (2 * b - low_b), high_a * (2 * a - high_a)
+    ratio_high = (a * b + math.sqrt(max((a * b) ** 2 - scale * most, 0.0))) / scale if scale > 0 else math.inf
+    return Interval(max(1 - a / b, -1.0), max(1 - ratio_high, -1.0), min(1 - ratio_low, 1.0))
+
+
+def _at_size(fitting: np.ndarray, wanted: int, n_control: int, n_original: int) -> Interval:
+    """Share of the predicates that single out a person of the control, if it had as many rows as the original table.
+
+    Of c rows that fulfil a predicate exactly one is in a part f of the control with a chance of c f (1 - f)^(c - 1).
+    For a larger table the chance that a predicate has weight w is taken as even up to some weight, which is fitted to
+    these shares (Cohen and Nissim 2020).
+    """
+    share = share_interval(int((fitting == 1).sum()), wanted)
+    if n_control == n_original or not len(fitting):
+        return share
+    found = fitting[fitting > 0]
+    parts = np.linspace(0.1, 1.0, 10) if n_control < n_original else np.array([n_original / n_control, 1.0])
+    singled = (found[:, None] * parts * (1 - parts) ** (found[:, None] - 1)).sum(axis=0)
+    if n_control > n_original:
+        return _scaled(share, min(float(singled[0]) / wanted, 1.0))
+    if singled[-1] == 0:
+        return share
+    sizes = np.append(parts * n_control, n_original)[:, None]
+    weights = np.geomspace(0.01 / n_original, 1.0, 400)
+    shape = (1 - (sizes * weights + 1) * (1 - weights) ** sizes) / (sizes + 1)
+    measured, wider = shape[:-1], shape[-1]
+    height = (measured * singled[:, None]).sum(axis=0) / (measured**2).sum(axis=0)
+    best = int(((measured * height - singled[:, None]) ** 2).sum(axis=0).argmin())
+    return _scaled(share, min(share.value * float(wider[best] / measured[-1, best]), 1.0))
+
+
+def _scaled(share: Interval, value: float) -> Interval:
+    """The interval of a share around another value, as wide in proportion."""
+    if share.value == 0:
+        return Interval(value, min(share.low, value), max(share.high, value))
+    factor = value / share.value
+    return Interval(value, share.low * factor, min(share.high * factor, 1.0))
+
+
+def _paired(one: np.ndarray, other: np.ndarray) -> Interval:
+    """The difference of two shares of the same rows, with the interval of Agresti and Min (2005)."""
+    n, more, fewer = len(one), int((one & ~other).sum()), int((other & ~one).sum())
+    middle = (more - fewer) / (n + 2)
+    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    reach = z * math.sqrt(max(more + fewer + 1 - (more - fewer) ** 2 / (n + 2), 0.0)) / (n + 2)
+    value = (more - fewer) / n
+    return Interval(value, min(middle - reach, value), max(middle + reach, value))
+
+
+def _share(right: np.ndarray) -> Interval:
+    return share_interval(int(right.sum()), len(right))
+
+
+def _exactly(number: float) -> Interval:
+    return Interval(number, number, number)
+
+
+def _by_row(rows: np.ndarray, right: np.ndarray, n: int) -> np.ndarray:
+    risks = np.full(n, np.nan)
+    risks[rows] = right
+    return risks
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) if n >= k else -math.inf
+
+
+def _random(random_state: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ShoalError(f"random_state={random_state!r} starts no random numbers: give a whole number.") from None
+
+
+def _count(name: str, number: Any, most: int | None = None, of: str = "") -> int:
+    if not isinstance(number, (int, np.integer)) or isinstance(number, bool) or number < 1:
+        raise ShoalError(f"{name}={number!r} is no number of {name[2:]}: give a whole number from 1 upwards.")
+    if most is not None and number > most:
+        raise ShoalError(f"{name}={number} is more than there are {of}: give {most} or fewer.")
+    return int(number)
+
+
+def _secret_last(columns: Sequence[Compared], secret: str) -> list[Compared]:
+    seen, hidden = ([column for column in columns if (column.name == secret) == last] for last in (False, True))
+    if not hidden:
+        named = ", ".join(column.name for column in seen)
+        raise ShoalError(f"The secret {secret!r} is not one of the columns that the tables share, {named}: name one.")
+    if len(hidden) > 1:
+        raise ShoalError(f"The secret {secret!r} is among what is known of people: leave it out there.")
+    if not seen:
+        raise ShoalError(f"Nothing is known of people but the secret {secret!r}: name other columns.")
+    return [*seen, *hidden]
+
+
+def _listed(names: Any) -> list[str]:
+    """Names without repetition; a single one may stand for itself."""
+    return [names] if isinstance(names, str) else list(dict.fromkeys(names))
+
+
+def _two_sides(columns: Any) -> tuple[list[str], list[str]]:
+    try:
+        left, right = (_listed(side) for side in columns)
+    except (TypeError, ValueError):
+        raise ShoalError(f"columns={columns!r} is no pair: give two lists, what either party knows.") from None
+    if not left or not right:
+        raise ShoalError("Both parties must know something: give each at least one column.")
+    both = [name for name in left if name in right]
+    if both:
+        raise ShoalError(f"Both parties know {both[0]!r}, which links all by itself: leave it to one of them.")
+    return left, right
+
+
+def _quasi(schema: Any) -> list[str]:
+    require_schema(schema)
+    if not schema.quasi:
+        raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
+    return [attribute.name for attribute in schema.quasi]
+
+
+def _quasi_and_secret(schema: Any, sensitive: str | None) -> tuple[list[str], str]:
+    names = _quasi(schema)
+    if sensitive is None:
+        if len(schema.sensitive) != 1:
+            listed = ", ".join(attribute.name for attribute in schema.sensitive) or "none"
+            raise SchemaError(f"The schema has not one sensitive attribute but {listed}: say which by sensitive=...")
+        sensitive = schema.sensitive[0].name
+    others = [name for name in names if name != schema[sensitive].name]
+    if not others:
+        raise SchemaError(f"There is no quasi-identifier beside {sensitive!r}: give another attribute that role.")
+    return others, sensitive

@@ -1,0 +1,211 @@
+"""The audit: verdicts follow the attacks, the page is whole and offline, and nothing personal stands in it."""
+
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
+
+from shoal import LDiversity, anonymize, audit, make_model
+from shoal._audit_words import corrected, describe_membership
+from shoal.attacks._result import AttackResult
+from shoal.auditing import compare_audits, fingerprint
+from shoal.cli import run
+from shoal.datasets import make_census
+from shoal.errors import DataError, ShoalError
+from shoal.intervals import Interval
+from shoal.models import read_target, save_model
+
+CENSUS = make_census(1200)
+FRAME, SCHEMA = CENSUS
+MEMBERS, CONTROLS = FRAME[:600], FRAME[600:]
+Y = read_target(MEMBERS, SCHEMA)
+FEW = ["loss", "label", "LiRA online"]
+
+
+@pytest.fixture(scope="module")
+def forest():
+    return make_model("forest", SCHEMA).fit(MEMBERS, Y)
+
+
+@pytest.fixture(scope="module")
+def found(forest):
+    released = anonymize(MEMBERS, SCHEMA, k=10, constraints=[LDiversity(3)]).frame
+    return audit(forest, MEMBERS, CONTROLS, SCHEMA, attacks=FEW, n_references=4, released=released)
+
+
+def test_every_risk_has_a_verdict_that_follows_its_attacks(found):
+    risks = {one.risk: one for one in found.verdicts}
+    assert set(risks) == set(found.results)
+    assert {"membership", "value of condition", "re-identification", "singling out", "linkability"} <= set(risks)
+    assert risks["membership"].found
+    strongest = max(found.results["membership"], key=lambda one: one.auc.value)
+    assert strongest.attack in risks["membership"].sentence
+    assert not risks["re-identification"].found
+    matches = {one.attack: one for one in found.results["re-identification"]}
+    assert matches["prosecutor"].accuracy.value <= 0.1
+    for one in found.verdicts:
+        assert one.sentence.endswith(".")
+        assert one.limits
+
+
+def test_a_model_that_knows_nothing_gives_nothing_away():
+    model = DummyClassifier(strategy="prior").fit(np.zeros((600, 1)), Y)
+    found = audit(model, MEMBERS, CONTROLS, SCHEMA, attacks=["loss", "boosting", "network"])
+    assert not found.verdicts[0].found
+    assert "None of 3 attacks was clearly better than chance" in found.verdicts[0].sentence
+
+
+def test_the_most_exposed_rows_are_numbers_of_members(found):
+    rows = found.most_exposed(7)
+    assert len(rows) == 7
+    assert all(0 <= row < 600 for row in rows)
+    strongest = max(found.results["membership"], key=lambda one: one.auc.value)
+    assert rows[0] == int(np.nanargmax(strongest.risks))
+
+
+def test_the_page_is_whole_and_offline(found, tmp_path):
+    path = tmp_path / "audit.html"
+    found.to_html(path, title="Audit of <a> model")
+    page = path.read_text(encoding="utf-8")
+    assert "Audit of &lt;a&gt; model" in page
+    for one in found.verdicts:
+        assert one.sentence.replace("'", "&#39;") in page
+    for word in ("Opinion 28/2024", "What was not tested", "SHA-256", "LiRA online", "polyline"):
+        assert word in page
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(http|//|file)", page)
+    assert "<script" not in page
+    assert str(tmp_path) not in page
+    # Values of a person, such as a whole row, never stand in it.
+    for name in ("postal-code", "person-id"):
+        assert not any(f">{value}<" in page for value in MEMBERS[name].cast(str).unique()[:50])
+    assert re.findall(r"(?i)(?<!\d-)\bis anonymous\b", page) in ([], ["is anonymous"])
+
+
+def test_every_number_is_in_the_json(found, tmp_path):
+    found.to_json(tmp_path / "audit.json")
+    numbers = json.loads((tmp_path / "audit.json").read_text())
+    assert numbers["results"]["membership"][0]["attack"] == "loss"
+    assert numbers["results"]["membership"][0]["auc"]["value"] == found.results["membership"][0].auc.value
+    assert numbers["about"]["fingerprints"]["members"]["rows"] == 600
+    assert numbers["about"]["seed"] == 0
+    assert "member_rows" not in numbers["about"]
+
+
+def test_fingerprints_tell_tables_apart_and_not_libraries():
+    texts = FRAME.with_columns(pl.col(pl.Enum).cast(pl.String))
+    one, two = fingerprint(texts), fingerprint(texts.to_pandas())
+    assert one["sha256"] == two["sha256"] == fingerprint(texts.to_arrow())["sha256"]
+    assert one["sha256"] != fingerprint(texts[1:])["sha256"]
+    assert one["sha256"] != fingerprint(texts.with_columns(age=pl.col("age") + 1))["sha256"]
+
+
+def test_time_limits_are_kept_by_leaving_reference_models_out(forest):
+    found = audit(forest, MEMBERS, CONTROLS, SCHEMA, attacks=FEW, n_references=64, time_limit=0.5)
+    assert [one.attack for one in found.results["membership"]] == ["loss", "label"]
+    assert found.skipped[0].attack == "attacks with reference models"
+    fewer = audit(forest, MEMBERS, CONTROLS, SCHEMA, attacks=FEW, n_references=4, time_limit=600)
+    assert len(fewer.results["membership"]) == 3
+
+
+def test_models_that_cannot_be_trained_anew_are_attacked_without():
+    class Remote:
+        classes_ = np.unique(Y)
+
+        def predict_proba(self, rows):
+            return np.full((len(rows), 2), 0.5)
+
+        def predict(self, rows):
+            return np.full(len(rows), self.classes_[0])
+
+    found = audit(Remote(), MEMBERS, CONTROLS, SCHEMA)
+    assert any("cannot be trained anew" in one.why for one in found.skipped)
+    assert not found.verdicts[0].found
+
+
+def test_audits_are_compared_side_by_side(found, tmp_path):
+    weak = audit(make_model("logistic", SCHEMA).fit(MEMBERS, Y), MEMBERS, CONTROLS, SCHEMA, attacks=["loss"])
+    both = compare_audits({"forest": found, "logistic": weak})
+    strongest = both.strongest("membership")
+    assert strongest["forest"].advantage.value > strongest["logistic"].advantage.value
+    both.to_html(tmp_path / "both.html")
+    page = (tmp_path / "both.html").read_text()
+    assert "forest" in page
+    assert "logistic" in page
+    both.to_csv(tmp_path / "both.csv")
+    table = pl.read_csv(tmp_path / "both.csv")
+    assert table.height == len(both.rows)
+    assert {"name", "risk", "attack", "accuracy", "accuracy_low", "auc_high"} <= set(table.columns)
+    with pytest.raises(ShoalError, match="no audits to compare"):
+        compare_audits({})
+
+
+def test_intervals_are_widened_for_the_number_of_tries():
+    wide = corrected(Interval(0.52, 0.505, 0.535), 15)
+    assert wide.low < 0.5 < 0.52 < wide.high
+    assert corrected(wide, 1) == wide
+    tries = [
+        AttackResult("a", "s", "v", 10, *[Interval(0.52, 0.505, 0.535)] * 2, Interval(0, 0, 0),
+                     auc=Interval(0.52, 0.505, 0.535))
+    ] * 15  # fmt: skip
+    assert not describe_membership(tries).found
+    assert describe_membership(tries[:1]).found
+
+
+def test_bad_input_gets_one_sentence(forest):
+    with pytest.raises(DataError, match="Column 'age' is not among the controls"):
+        audit(forest, MEMBERS, CONTROLS.drop("age"), SCHEMA)
+    with pytest.raises(DataError, match="Column 'income' is not among the members"):
+        audit(forest, MEMBERS.drop("income"), CONTROLS, SCHEMA)
+    with pytest.raises(DataError, match="Every control equals a member"):
+        audit(forest, MEMBERS, MEMBERS, SCHEMA)
+    with pytest.raises(DataError, match="only 10 members"):
+        audit(forest, MEMBERS[:10], CONTROLS, SCHEMA)
+    with pytest.raises(ShoalError, match="There is no attack 'luck'"):
+        audit(forest, MEMBERS, CONTROLS, SCHEMA, attacks=["luck"])
+    broken = RandomForestClassifier(2).fit(np.zeros((4, 2)), [0, 1, 0, 1])
+    with pytest.raises(ShoalError, match="The model cannot answer"):
+        audit(broken, MEMBERS, CONTROLS, SCHEMA)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, forest):
+    monkeypatch.chdir(tmp_path)
+    MEMBERS.write_csv("train.csv")
+    CONTROLS.write_csv("test.csv")
+    SCHEMA.to_toml("people.toml")
+    frame = pl.read_csv("train.csv")
+    save_model(make_model("logistic", SCHEMA).fit(frame, frame["income"].to_numpy()), "model.skops")
+    return tmp_path
+
+
+def test_the_command_writes_a_page_and_its_numbers(folder, capsys):
+    command = "audit --model model.skops --members train.csv --controls test.csv --schema people.toml --references 2"
+    assert run([*command.split(), "--jobs", "1", "--out", "page.html"]) == 0
+    shown = capsys.readouterr().out
+    assert "Attacks: membership" in shown
+    page = (folder / "page.html").read_text()
+    assert str(folder) not in page
+    assert json.loads((folder / "page.json").read_text())["about"]["model"] == "LogisticRegression"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--model none.skops --members train.csv --controls test.csv", "There is no file 'none.skops'"),
+        ("--model model.skops --members none.csv --controls test.csv", "none.csv"),
+        ("--model model.skops --members train.csv --controls train.csv", "Every control equals a member"),
+        ("--model model.skops --members train.csv --controls test.csv --out page.txt", "ends in .html"),
+        ("--model model.skops --members train.csv --controls test.csv --references 3", "n_references=3"),
+        ("--model model.skops --members train.csv --controls test.csv --seed -1", "random_state"),
+    ],
+)
+def test_bad_commands_get_one_sentence(folder, capsys, options, sentence):
+    assert run(["audit", "--schema", "people.toml", *options.split()]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (folder / "audit.html").exists()
