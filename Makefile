@@ -48,4 +48,4 @@ $(VENV)/.test: pyproject.toml constraints.txt tests/judges.txt | $(VENV)/bin/pyt
 	touch $@ $(VENV)/.core
 
 clean:
-	rm -rf $(VENV) .peer .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
+	rm -rf $(VENV) .peer .peer-art .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis demo

@@ -25,11 +25,12 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from shoal import AccuracyGuided, PrivacyBoostClassifier, PrivacyForestClassifier, PrivacyTreeClassifier, ProtectedModel
 from shoal.attacks import attribute
 from shoal.attacks._tree_inversion import Rows, count_errors, find_trees, sum_leaves, weigh_leaves
-from shoal.attacks.attribute import ATTACKS, infer_attribute, paired_difference
+from shoal.attacks.attribute import ATTACKS, infer_attribute
 from shoal.comparison import _accuracies
 from shoal.datasets import fetch_nursery, make_census
 from shoal.errors import DataError, ShoalError
 from shoal.frames import convert
+from shoal.intervals import paired_difference
 from shoal.models import features, make_model, read_target
 
 CENSUS = make_census(900, seed=0)

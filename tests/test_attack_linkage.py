@@ -15,7 +15,6 @@ from shoal.attacks import _matching as matching
 from shoal.attacks.linkage import (
     _excess,
     _neighbors,
-    _paired,
     disclose,
     inference,
     linkability,
@@ -25,7 +24,7 @@ from shoal.attacks.linkage import (
 from shoal.datasets import fetch_adult, make_census
 from shoal.errors import ShoalError
 from shoal.frames import convert
-from shoal.intervals import share_interval
+from shoal.intervals import paired_difference, share_interval
 from tables import tables
 
 FEW = settings(max_examples=settings.default.max_examples // 3 + 1)
@@ -545,7 +544,7 @@ def test_the_interval_of_a_difference_between_two_guesses_holds_it_as_often_as_i
     held = 0
     for _ in range(400):
         both = random.choice(4, 300, p=[0.5, 0.1, 0.05, 0.35])
-        found = _paired((both == 0) | (both == 1), (both == 0) | (both == 2))
+        found = paired_difference((both == 0) | (both == 1), (both == 0) | (both == 2))
         held += found.low <= 0.05 <= found.high
     assert 0.92 <= held / 400 <= 0.98
 

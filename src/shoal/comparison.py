@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from scipy import stats
 
 from shoal import frames
 from shoal.errors import DataError
 from shoal.evaluation import score_model, split_rows
-from shoal.intervals import CONFIDENCE, RESAMPLES, Interval, share_interval
+from shoal.intervals import CONFIDENCE, RESAMPLES, Interval, paired_difference, share_interval
 from shoal.models import features, read_target, target_of, task_of
 from shoal.schema import Schema
 
@@ -170,12 +169,8 @@ def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tup
     Both are honest on few rows: where the models do not differ on any, the change is still not known to be nothing.
     """
     right = before == truth, after == truth
-    n, z = len(truth), float(stats.norm.ppf((1 + CONFIDENCE) / 2))
-    found = [share_interval(int(one.sum()), n) for one in right]
-    gained, lost = int((right[1] & ~right[0]).sum()), int((right[0] & ~right[1]).sum())
-    more, less = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
-    reach = z * math.sqrt((more + less - (more - less) ** 2) / (n + 2))
-    change = Interval((gained - lost) / n, max(more - less - reach, -1.0), min(more - less + reach, 1.0))
+    found = [share_interval(int(one.sum()), len(truth)) for one in right]
+    change = paired_difference(right[1], right[0])
     return found[0], found[1], change
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import time
 import warnings
@@ -11,7 +10,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
@@ -42,7 +40,7 @@ from shoal.attacks._tree_inversion import (
 )
 from shoal.errors import DataError, ShoalError, reason
 from shoal.frames import Factor
-from shoal.intervals import CONFIDENCE, Interval, share_interval
+from shoal.intervals import Interval, paired_difference, share_interval
 from shoal.models._estimators import StoppingMLPClassifier
 
 ATTACKS = {
@@ -277,21 +275,6 @@ def _judge(name: str, scores: np.ndarray, scene: _Scene, rival: np.ndarray | Non
         risks=risks,
         note=_note(float(right.mean()), float(common.mean()), len(control) > 0, scene.left_out),
     )
-
-
-def paired_difference(one: np.ndarray, other: np.ndarray) -> Interval:
-    """How much more often one is right than the other on the same rows, with the interval of Bonett and Price (2012).
-
-    It is honest on few rows: where both are right on the same ones, the difference is still not known to be nothing.
-
-    >>> [round(edge, 3) for edge in paired_difference(np.array([1, 1, 1, 0], bool), np.array([1, 0, 1, 0], bool))]
-    [0.25, -0.383, 0.717]
-    """
-    n, z = len(one), float(stats.norm.ppf((1 + CONFIDENCE) / 2))
-    gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
-    more, less = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
-    reach = z * math.sqrt((more + less - (more - less) ** 2) / (n + 2))
-    return Interval((gained - lost) / n, max(more - less - reach, -1.0), min(more - less + reach, 1.0))
 
 
 def _of_rarer(guess: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> tuple[Interval | None, Interval | None]:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from shoal._kernels import groups
 from shoal._kernels import matching as kernel
@@ -34,7 +33,7 @@ from shoal.attacks._matching import (
 )
 from shoal.attacks._result import AttackResult, difference
 from shoal.errors import DataError, SchemaError, ShoalError
-from shoal.intervals import CONFIDENCE, Interval, share_interval
+from shoal.intervals import Interval, paired_difference, share_interval
 from shoal.schema import Schema, require_schema
 
 TOLERANCE = 0.05
@@ -387,7 +386,7 @@ def disclose(
         n,
         _share(hits[:n]),
         _share(naive[:n]),
-        _paired(hits[:n], naive[:n]),
+        paired_difference(hits[:n], naive[:n]),
         others,
         risks=beliefs.in_truth[:n],
         seconds=time.perf_counter() - started,
@@ -554,16 +553,6 @@ def _scaled(share: Interval, value: float) -> Interval:
         return Interval(value, min(share.low, value), max(share.high, value))
     factor = value / share.value
     return Interval(value, share.low * factor, min(share.high * factor, 1.0))
-
-
-def _paired(one: np.ndarray, other: np.ndarray) -> Interval:
-    """The difference of two shares of the same rows, with the interval of Agresti and Min (2005)."""
-    n, more, fewer = len(one), int((one & ~other).sum()), int((other & ~one).sum())
-    middle = (more - fewer) / (n + 2)
-    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
-    reach = z * math.sqrt(max(more + fewer + 1 - (more - fewer) ** 2 / (n + 2), 0.0)) / (n + 2)
-    value = (more - fewer) / n
-    return Interval(value, min(middle - reach, value), max(middle + reach, value))
 
 
 def _share(right: np.ndarray) -> Interval:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -37,6 +37,18 @@ def combine(first: Affine, second: Affine) -> Affine:
     reaches = np.asarray(abs(first.matrix) @ second.fixed.astype(float)).reshape(-1) > 0
     offset = np.asarray(first.offset @ second.matrix).reshape(-1) + second.offset
     return Affine(first.matrix @ second.matrix, offset, first.fixed | reaches)
+
+
+def follow(steps: Iterable[Look]) -> Look:
+    """Steps one after another, up to the first that is not linear."""
+    found: Affine | None = None
+    for step in steps:
+        if step.affine is None:
+            return Look(found, complete=False)
+        found = step.affine if found is None else combine(found, step.affine)
+        if not step.complete:
+            return Look(found, complete=False)
+    return Look(found, complete=found is not None)
 
 
 def scale_by(factor: Any, offset: Any, n: int) -> Affine:

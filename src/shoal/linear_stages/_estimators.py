@@ -23,7 +23,7 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import ShoalError
-from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, beside, combine, multiply_by, scale_by, select
+from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, beside, combine, follow, multiply_by, scale_by, select
 from shoal.models._estimators import FrameEncoder
 
 
@@ -186,18 +186,13 @@ def _look_at_frame_encoder(encoder: Any) -> Look:
 
 
 def _look_at_pipeline(pipeline: Any, *, transforms: bool) -> Look:
-    found: Affine | None = None
-    last = len(pipeline.steps) - 1
-    for i, (_, step) in enumerate(pipeline.steps):
-        if step is None or (isinstance(step, str) and step == "passthrough"):
-            continue
-        look = look_at_estimator(step, transforms=transforms or i < last)
-        if look.affine is None:
-            return Look(found, complete=False)
-        found = look.affine if found is None else combine(found, look.affine)
-        if not look.complete:
-            return Look(found, complete=False)
-    return Look(found, complete=found is not None)
+    steps = [step for _, step in pipeline.steps]
+    passed = [step is None or (isinstance(step, str) and step == "passthrough") for step in steps]
+    return follow(
+        look_at_estimator(step, transforms=transforms or i < len(steps) - 1)
+        for i, step in enumerate(steps)
+        if not passed[i]
+    )
 
 
 def _look_at_members(members: Iterable[Any]) -> Look:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import ShoalError
-from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, combine, multiply_by, scale_by
+from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, follow, multiply_by, scale_by
 
 
 def look_at_torch(module: Any) -> Look:
@@ -25,18 +25,10 @@ def look_at_torch(module: Any) -> Look:
 
 def _look_in_turn(modules: Any) -> Look:
     torch = sys.modules["torch"]
-    found: Affine | None = None
     for module in modules:
         _require_plain(module)
-        if type(module) in (torch.nn.Identity, torch.nn.Dropout, torch.nn.Flatten):
-            continue  # of rows of features they change nothing
-        look = look_at_torch(module)
-        if look.affine is None:
-            return Look(found, complete=False)
-        found = look.affine if found is None else combine(found, look.affine)
-        if not look.complete:
-            return Look(found, complete=False)
-    return Look(found, complete=found is not None)
+    idle = torch.nn.Identity, torch.nn.Dropout, torch.nn.Flatten  # they change nothing of rows of features
+    return follow(look_at_torch(module) for module in modules if type(module) not in idle)
 
 
 def _normalise(module: Any) -> Affine:
