@@ -191,9 +191,8 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             moved += np.finfo(np.float32).eps * sizes
         lost = largest * moved
         if self._bounded_view is not None and self.rank_:
-            scaled = self._bounded_view
-            lengths = norms + center if view is scaled else np.sqrt(len(scaled.scale)) * (1 + norms + center)
-            lost += scaled.sizes[0] * np.sqrt(self.rank_) * CLOSENESS * (1 + lengths)
+            lengths = np.sqrt(len(view.scale)) * (1 + norms + center)
+            lost += self._bounded_view.sizes[0] * np.sqrt(self.rank_) * CLOSENESS * lengths
         return np.maximum(np.sqrt(budgets) - lost, 0.0) ** 2
 
     def _fit_into_bounds(
