@@ -82,23 +82,21 @@ class Cleaning(FactSheet):
     def verdict(self) -> str:
         """What was reached, in careful sentences."""
         free, rank = int((~self.cleaner.kept_).sum()), self.cleaner.rank_
+        ways = "1 direction is left, the one" if rank == 1 else f"{rank} directions are left, the ones"
         said = [
-            f"Of {free} features that can be cleaned, {rank} direction{'s are' if rank != 1 else ' is'} left, the ones "
-            f"that {self.predictor_name} looks into; its linear stage moves by {self.moved.largest:.3g} at most "
-            f"(squared; {self.cleaner.epsilon:g} is allowed)."
+            f"Of {free} features that can be cleaned, {ways} that {self.predictor_name} looks into; its linear stage "
+            f"moves by {self.moved.largest:.3g} at most (squared; {self.cleaner.epsilon:g} is allowed)."
         ]
         for secret, found in self.relearned.items():
             strongest = min(found, key=lambda one: one.error.value)
-            was = min(one.raw_error.value for one in found)
+            raw = show_share(max(1 - min(one.raw_error.value for one in found), 0.0))
             left = f"{show_share(max(strongest.advantage, 0.0))} of what can be known of {secret}"
             if strongest.beats_baseline:
-                said.append(
-                    f"Who learns again from cleaned rows still gets {left}, {show_share(1 - was)} from raw ones."
-                )
+                said.append(f"Who learns again from cleaned rows still gets {left}, {raw} from raw ones.")
             else:
                 said.append(
                     f"Nobody who learned again from cleaned rows was clearly better at {secret} than who knows nothing "
-                    f"of the row; from raw ones it was {show_share(max(1 - was, 0.0))}."
+                    f"of the row; from raw ones it was {raw}."
                 )
         return " ".join(said)
 
