@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from shoal import Attribute, Hierarchy, LDiversity, Schema, anonymize, check
 from shoal._kernels import matching as kernel
 from shoal.attacks import _matching as matching
+from shoal.attacks import _predicates as predicates
 from shoal.attacks.linkage import (
     _excess,
     _neighbors,
-    disclose,
     inference,
     linkability,
-    reidentify,
     singling_out,
 )
+from shoal.attacks.reidentification import disclose, reidentify
 from shoal.datasets import fetch_adult, make_census
 from shoal.errors import ShoalError
 from shoal.frames import convert
@@ -105,10 +105,10 @@ def random_cells(random, n_columns=4, n_points=700, n_tuples=150):
         high += [here[codes].max(initial=-np.inf, where=~np.isnan(here[codes])) for codes in cells]
     runs = [matching._runs_of_codes(codes.tolist()) for cells in lists for codes in cells]
     flat = np.array([run for cell in runs for run in cell], np.int64).reshape(-1, 2)
-    found = kernel.Runs(matching._starts([len(run) for run in runs]), flat[:, 0], flat[:, 1], n_codes)
+    found = kernel.Runs(matching.starts_of([len(run) for run in runs]), flat[:, 0], flat[:, 1], n_codes)
     nowhere = ~np.isfinite(low)
     ends = kernel.Ends(
-        matching._starts([12] * n_columns), matching._starts(n_codes), np.concatenate(place),
+        matching.starts_of([12] * n_columns), matching.starts_of(n_codes), np.concatenate(place),
         np.where(nowhere, np.nan, low), np.where(nowhere, np.nan, high), random.random(12 * n_columns),
         random.random(n_columns) + 0.5,
     )  # fmt: skip
@@ -149,7 +149,7 @@ def test_matching_kernels_equal_their_naive_twins(seed):
     table = random.integers(0, 3, (len(tuples), 6))
     truth = random.integers(-1, 6, len(points))
     filled = np.nonzero(table)
-    at = matching._starts(np.bincount(filled[0], minlength=len(tuples)))
+    at = matching.starts_of(np.bincount(filled[0], minlength=len(tuples)))
     total, guess, most, right = kernel.tally_matches(points, truth, tuples, at, filled[1], table[filled], 6, runs)
     histograms = fits.astype(int) @ table
     np.testing.assert_array_equal(total, histograms.sum(axis=1))
@@ -163,7 +163,7 @@ def test_nearest_rows_equal_their_naive_twin(n):
     random = np.random.default_rng(n)
     points, tuples, runs, ends, sets = random_cells(random, n_points=60, n_tuples=40)
     sizes = random.integers(1, 4, len(tuples))
-    starts = matching._starts(sizes)
+    starts = matching.starts_of(sizes)
     order = random.permutation(starts[-1])
     tuple_of = np.empty(len(order), int)
     tuple_of[order] = np.repeat(np.arange(len(tuples)), sizes)
@@ -210,10 +210,10 @@ def test_predicates_hold_for_the_rows_that_a_naive_twin_finds(random_table, data
     names = [a.name for a in schema.quasi] + ["s0"]
     columns = matching.open_tables(frame, released, None, schema, names, control_needed=False)
     random = np.random.default_rng(0)
-    predicates = matching.random_predicates(columns, 40, min(2, len(columns)), random)
+    drawn = predicates.random_predicates(columns, 40, min(2, len(columns)), random)
     codes = matching.stack_codes(columns)
-    fitting, someone = matching.count_singled(columns, predicates, codes)
-    for p, predicate in enumerate(predicates):
+    fitting, someone = predicates.count_singled(columns, drawn, codes)
+    for p, predicate in enumerate(drawn):
         holds = [all(map(naive_holds, columns, predicate, row)) for row in codes]
         assert fitting[p] == sum(holds)
         assert fitting[p] == 0 or holds[someone[p]]
@@ -240,11 +240,11 @@ def test_predicates_of_the_adversary_hold_for_one_released_row(random_table, uni
     columns = matching.open_tables(frame, released, None, schema, names, control_needed=False)
     random = np.random.default_rng(0)
     if univariate:
-        made = matching.rare_predicates(columns, 30, random)
+        made = predicates.rare_predicates(columns, 30, random)
     else:
-        made = matching.draw_predicates(columns, 30, min(2, len(names)), random)
+        made = predicates.draw_predicates(columns, 30, min(2, len(names)), random)
     # Released are the values themselves, so that what holds for one released row holds for one person.
-    assert (matching.count_singled(columns, made, matching.stack_codes(columns))[0] == 1).all()
+    assert (predicates.count_singled(columns, made, matching.stack_codes(columns))[0] == 1).all()
     assert len(np.unique(made, axis=0)) == len(made)
 
 
@@ -338,7 +338,7 @@ def test_rare_and_extreme_values_single_people_out():
 def test_predicates_ask_for_values_further_from_the_median():
     frame = pl.DataFrame({"age": range(101)})
     (column,) = matching.open_tables(frame, frame, None, None, control_needed=False)
-    assert matching._outward(column)[:-1].tolist() == [matching.LE] * 51 + [matching.GE] * 50
+    assert predicates._outward(column)[:-1].tolist() == [predicates.LE] * 51 + [predicates.GE] * 50
 
 
 def test_the_journalist_counts_the_population():

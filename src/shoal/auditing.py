@@ -26,7 +26,7 @@ from shoal._audit_words import (
 )
 from shoal._evaluation_plan import require_jobs, require_seed
 from shoal._facts import FactSheet
-from shoal.attacks import linkage, membership
+from shoal.attacks import linkage, membership, reidentification
 from shoal.attacks._references import seeded, take
 from shoal.attacks._result import AttackResult
 from shoal.attacks.attribute import infer_attribute
@@ -308,7 +308,7 @@ def _attack_release(
     quasi = [attribute.name for attribute in schema.quasi]
     seed: dict[str, Any] = {"random_state": plan.seed}
     tries: dict[str, list[Any]] = {
-        "re-identification": [lambda: linkage.reidentify(original, released, schema, control=control)],
+        "re-identification": [lambda: reidentification.reidentify(original, released, schema, control=control)],
         "singling out": [lambda: linkage.singling_out(original, released, control, schema, **seed)],
         "linkability": [
             lambda: linkage.linkability(
@@ -318,7 +318,9 @@ def _attack_release(
     }
     for attribute in schema.sensitive:
         tries[f"{attribute.name} from the release"] = [
-            lambda name=attribute.name: linkage.disclose(original, released, schema, sensitive=name, control=control),
+            lambda name=attribute.name: reidentification.disclose(
+                original, released, schema, sensitive=name, control=control
+            ),
             lambda name=attribute.name: linkage.inference(
                 original, released, control, name, known=quasi, schema=schema, **seed
             ),

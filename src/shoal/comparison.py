@@ -13,7 +13,7 @@ import numpy as np
 from shoal import frames
 from shoal.errors import DataError
 from shoal.evaluation import score_model, split_rows
-from shoal.intervals import CONFIDENCE, RESAMPLES, Interval, paired_difference, share_interval
+from shoal.intervals import CONFIDENCE, RESAMPLES, Interval, paired_difference, share_right
 from shoal.models import features, read_target, target_of, task_of
 from shoal.schema import Schema
 
@@ -169,7 +169,7 @@ def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tup
     Both are honest on few rows: where the models do not differ on any, the change is still not known to be nothing.
     """
     right = before == truth, after == truth
-    found = [share_interval(int(one.sum()), len(truth)) for one in right]
+    found = [share_right(one) for one in right]
     change = paired_difference(right[1], right[0])
     return found[0], found[1], change
 

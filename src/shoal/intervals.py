@@ -33,6 +33,16 @@ def share_interval(hits: int, n: int) -> Interval:
     return Interval(share, max(middle - reach, 0.0), min(middle + reach, 1.0))
 
 
+def share_right(right: np.ndarray) -> Interval:
+    """The share of rows that are right, with Wilson's interval."""
+    return share_interval(int(right.sum()), len(right))
+
+
+def exactly(number: float) -> Interval:
+    """A number that is known for certain."""
+    return Interval(number, number, number)
+
+
 def paired_difference(one: np.ndarray, other: np.ndarray) -> Interval:
     """How much more often one is right than the other on the same rows, with the interval of Bonett and Price (2012).
 

@@ -40,7 +40,7 @@ from shoal.attacks._tree_inversion import (
 )
 from shoal.errors import DataError, ShoalError, reason
 from shoal.frames import Factor
-from shoal.intervals import Interval, paired_difference, share_interval
+from shoal.intervals import Interval, paired_difference, share_interval, share_right
 from shoal.models._estimators import StoppingMLPClassifier
 
 ATTACKS = {
@@ -266,10 +266,10 @@ def _judge(name: str, scores: np.ndarray, scene: _Scene, rival: np.ndarray | Non
         secret=f"the value of {scene.name}",
         view=ATTACKS[name],
         rows=n,
-        accuracy=share_interval(int(right.sum()), n),
-        baseline=share_interval(int(baseline.sum()), n),
+        accuracy=share_right(right),
+        baseline=share_right(baseline),
         advantage=paired_difference(right, baseline),
-        control=share_interval(int(control.sum()), len(control)) if len(control) else None,
+        control=share_right(control) if len(control) else None,
         precision=precision,
         recall=recall,
         risks=risks,

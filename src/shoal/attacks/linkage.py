@@ -1,4 +1,4 @@
-"""Attacks on a released table: singling people out, linking, inferring, matching and disclosing (WP29 Opinion 05/2014).
+"""The three risks of a released table: singling people out, linking and inferring (WP29 Opinion 05/2014).
 
 They see the values of the release and nothing else, whatever these are: values as in the original table, or ranges,
 sets, nodes of hierarchies and suppressed cells. Success is measured on people of the original table, beside people of a
@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import numbers
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,35 +20,21 @@ from shoal._kernels import groups
 from shoal._kernels import matching as kernel
 from shoal.attacks._matching import (
     Compared,
-    count_singled,
     distinct,
-    draw_predicates,
     ends_of,
     open_tables,
-    random_predicates,
-    rare_predicates,
     runs_of,
     stack_cells,
     stack_codes,
 )
+from shoal.attacks._predicates import count_singled, draw_predicates, random_predicates, rare_predicates
 from shoal.attacks._result import AttackResult, difference
-from shoal.errors import DataError, SchemaError, ShoalError
-from shoal.intervals import Interval, paired_difference, share_interval
-from shoal.schema import Schema, require_schema
+from shoal.errors import ShoalError
+from shoal.intervals import Interval, exactly, share_interval, share_right
+from shoal.schema import Schema
 
 TOLERANCE = 0.05
 """A number is guessed right if it is no further off than this part of it."""
-
-
-class Reidentification(NamedTuple):
-    """The three adversaries who match people to released rows; ``risks`` is 1 / matching rows for each person."""
-
-    prosecutor: AttackResult
-    """Knows that the person is in the table: the highest risk of all rows."""
-    journalist: AttackResult
-    """Looks for anybody of the population: the highest risk, where matches among the population count."""
-    marketer: AttackResult
-    """Matches as many as possible: the mean risk."""
 
 
 def singling_out(
@@ -187,9 +173,9 @@ def linkability(
     return _judge(
         ("linkability", "which two records are of one person", f"the released columns {', '.join([*left, *right])}"),
         len(rows),
-        _share(linked),
-        _share(others),
-        _exactly(by_chance),
+        share_right(linked),
+        share_right(others),
+        exactly(by_chance),
         _by_row(rows, linked, len(every[0].original)),
         started,
     )
@@ -261,173 +247,12 @@ def inference(
     return _judge(
         ("inference", f"the value of {secret}", f"the release, and {', '.join(c.name for c in seen)} of a person"),
         len(rows),
-        _share(right),
-        _share(others),
-        _share(naive),
+        share_right(right),
+        share_right(others),
+        share_right(naive),
         _by_row(rows, right, len(hidden.original)),
         started,
     )
-
-
-def reidentify(original: Any, released: Any, schema: Schema, control: Any = None) -> Reidentification:
-    """Match people to the released rows whose quasi-identifiers all contain their values.
-
-    Parameters
-    ----------
-    original, released : pandas, polars or pyarrow table
-    schema : Schema
-        Its quasi-identifiers are what the adversaries know.
-    control : table, optional
-        People who are not in the release: together with the original table they are the population of the journalist,
-        and each result says under ``control`` what would be claimed of them.
-
-    Returns
-    -------
-    Reidentification
-        Three AttackResults. All rows are matched, so that their numbers are exact, and intervals have no width. A row
-        that no released row fits has the risk 0.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> from shoal import Attribute, Schema, anonymize
-    >>> from shoal.attacks.linkage import reidentify
-    >>> people = pl.DataFrame({"age": [25, 27, 31, 45, 47, 52]})
-    >>> schema = Schema([Attribute("age")])
-    >>> found = reidentify(people, anonymize(people, schema, k=3).frame, schema)
-    >>> round(found.prosecutor.accuracy.value, 3), found.marketer.risks.round(3).tolist()
-    (0.333, [0.333, 0.333, 0.333, 0.333, 0.333, 0.333])
-    """
-    started = time.perf_counter()
-    columns = open_tables(original, released, control, schema, _quasi(schema), fewest=1, control_needed=False)
-    tuples, sizes, _ = distinct(stack_cells(columns))
-    runs, n = runs_of(columns), len(columns[0].original)
-    points, weights, labels = distinct(_everybody(columns))
-    counts, fitting, _ = kernel.count_matches(points, weights, tuples, sizes, runs)
-    risks = of_anybody = np.where(counts > 0, 1.0 / np.maximum(counts, 1), 0.0)[labels]
-    note = f"No released row fits {(risks[:n] == 0).sum():,} of {n:,} people." if (risks[:n] == 0).any() else ""
-    alone = "Without a control the population is the original table."
-    if control is not None:
-        # Equal rows stand for as many people, even if fewer of the population fit, as with rows that represent others.
-        of_anybody = kernel.highest_match(points, tuples, 1.0 / np.maximum(fitting, sizes), runs)[labels]
-        alone = ""
-
-    def result(attack: str, of: np.ndarray, number: Callable[[np.ndarray], Any], note: str = note) -> AttackResult:
-        found, by_chance = float(number(of[:n])), 1.0 / len(columns[0].released)
-        return AttackResult(
-            attack,
-            "which released row is that of a person",
-            f"the released table, and {', '.join(column.name for column in columns)} of a person",
-            n,
-            _exactly(found),
-            _exactly(by_chance),
-            _exactly(found - by_chance),
-            None if control is None else _exactly(float(number(of[n:]))),
-            risks=of[:n],
-            seconds=time.perf_counter() - started,
-            note=note,
-        )
-
-    return Reidentification(
-        result("prosecutor", risks, np.max),
-        result("journalist", of_anybody, np.max, f"{note} {alone}".strip()),
-        result("marketer", risks, np.mean),
-    )
-
-
-def disclose(
-    original: Any, released: Any, schema: Schema, sensitive: str | None = None, control: Any = None
-) -> AttackResult:
-    """Guess a sensitive value: the most frequent one among the released rows that a person fits.
-
-    The adversary knows all quasi-identifiers exactly; the baseline guesses the most frequent value of the release.
-
-    Parameters
-    ----------
-    original, released : pandas, polars or pyarrow table
-    schema : Schema
-    sensitive : str, optional
-        Which attribute; by default the sensitive one of the schema.
-    control : table, optional
-        People who are not in the release.
-
-    Returns
-    -------
-    AttackResult
-        ``risks`` is the share of each person's true value among the rows that fit: what is believed of them. The note
-        says how many people all of whose rows share one value (homogeneity), and by how much belief in a true value
-        rises at most above its share in the release (skewness).
-
-    Examples
-    --------
-    >>> from shoal import anonymize
-    >>> from shoal.attacks.linkage import disclose
-    >>> from shoal.datasets import make_census
-    >>> census = make_census(2000)
-    >>> found = disclose(census.frame, anonymize(census.frame, census.schema, k=5).frame, census.schema)
-    >>> found.secret, found.accuracy.value > found.baseline.value
-    ('the value of condition', True)
-    """
-    started = time.perf_counter()
-    names, secret = _quasi_and_secret(schema, sensitive)
-    *columns, hidden = open_tables(original, released, control, schema, [*names, secret], control_needed=False)
-    n = len(hidden.original)
-    beliefs = _believe(columns, hidden)
-    hits, naive = beliefs.guess == beliefs.truth, beliefs.truth == 0
-    others = None if hidden.control is None else _share(hits[n:])
-    note = (
-        f"All rows that fit share one value for {beliefs.one_value[:n].mean():.1%} of the people; "
-        f"belief in a true value rises by {max(float(beliefs.gain[:n].max()), 0.0):.2f} at most."
-    )
-    return AttackResult(
-        "disclosure",
-        f"the value of {secret}",
-        f"the released table, and {', '.join(names)} of a person",
-        n,
-        _share(hits[:n]),
-        _share(naive[:n]),
-        paired_difference(hits[:n], naive[:n]),
-        others,
-        risks=beliefs.in_truth[:n],
-        seconds=time.perf_counter() - started,
-        note=note,
-    )
-
-
-class _Beliefs(NamedTuple):
-    """What an adversary believes of people, those of the original table first; classes count from the most frequent."""
-
-    guess: np.ndarray
-    truth: np.ndarray
-    """The class of each person; -1 if nobody of the release has it."""
-    in_truth: np.ndarray
-    """Share of the true class among the rows that fit."""
-    gain: np.ndarray
-    """By how much that is more than the share of the class in the release."""
-    one_value: np.ndarray
-    """Whether all rows that fit are of one class."""
-
-
-def _believe(columns: Sequence[Compared], hidden: Compared) -> _Beliefs:
-    secrets, classes, prior = _classes(hidden)
-    truth = classes[_everybody([hidden])[:, 0]]
-    points, _, labels = distinct(np.column_stack([_everybody(columns), truth]))
-    tuples, _, numbers = distinct(stack_cells(columns))
-    order, starts = groups.order_by_label(numbers, len(tuples))
-    at, values, counts = groups.tally(secrets, order, starts, np.empty(0, bool), len(prior))
-    people, wanted = points[:, :-1].copy(), points[:, -1].copy()
-    found = kernel.tally_matches(people, wanted, tuples, at, values, counts, len(prior), runs_of(columns))
-    total, guess, most, right = (one[labels] for one in found)
-    in_truth = right / np.maximum(total, 1)
-    gain = np.where((total > 0) & (truth >= 0), in_truth - prior[truth], 0.0)
-    # Who fits no row is guessed as the baseline does.
-    return _Beliefs(np.maximum(guess, 0), truth, in_truth, gain, (total > 0) & (most == total))
-
-
-def _everybody(columns: Sequence[Compared]) -> np.ndarray:
-    """Codes of the original table and, where there is one, of the control below it."""
-    tables = ["original"] if columns[0].control is None else ["original", "control"]
-    return np.concatenate([stack_codes(columns, table) for table in tables])
 
 
 def _neighbors(columns: Sequence[Compared], points: np.ndarray, n: int, random: np.random.Generator) -> np.ndarray:
@@ -456,27 +281,6 @@ def _is_right(
     reach = tolerance * np.abs(place) if hidden.kind == "numeric" else 0.0
     near = np.abs(np.where(np.isnan(middle), hidden.place[code], middle) - place) <= reach
     return near | (np.isnan(middle) & (code == truth))
-
-
-def _classes(hidden: Compared) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The class of each released row, the class of each code (-1 if it is not released), and the share of each class.
-
-    Classes count from the most frequent one.
-    """
-    n_values = hidden.cells.n_values[hidden.released]
-    if (n_values > 1).any():
-        raise DataError(
-            f"Column {hidden.name!r} is generalised or suppressed in the release: name an attribute that is released "
-            "as it is, or use inference()."
-        )
-    code = np.append(hidden.cells.first, -1)[hidden.cells.at[hidden.released]]
-    # A number that nobody has is a class of its own.
-    value = np.where(n_values == 1, code, hidden.n_codes + hidden.released)
-    counts = np.bincount(value, minlength=hidden.n_codes)
-    order = np.argsort(-counts, kind="stable")
-    classes = np.empty(len(counts), np.int64)
-    classes[order] = np.arange(len(counts))
-    return classes[value], np.where(counts > 0, classes, -1)[: hidden.n_codes], counts[order] / len(value)
 
 
 def _draw_people(columns: Sequence[Compared], table: str, wanted: int, random: np.random.Generator) -> np.ndarray:
@@ -555,14 +359,6 @@ def _scaled(share: Interval, value: float) -> Interval:
     return Interval(value, share.low * factor, min(share.high * factor, 1.0))
 
 
-def _share(right: np.ndarray) -> Interval:
-    return share_interval(int(right.sum()), len(right))
-
-
-def _exactly(number: float) -> Interval:
-    return Interval(number, number, number)
-
-
 def _by_row(rows: np.ndarray, right: np.ndarray, n: int) -> np.ndarray:
     risks = np.full(n, np.nan)
     risks[rows] = right
@@ -616,23 +412,3 @@ def _two_sides(columns: Any) -> tuple[list[str], list[str]]:
     if both:
         raise ShoalError(f"Both parties know {both[0]!r}, which links all by itself: leave it to one of them.")
     return left, right
-
-
-def _quasi(schema: Any) -> list[str]:
-    require_schema(schema)
-    if not schema.quasi:
-        raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
-    return [attribute.name for attribute in schema.quasi]
-
-
-def _quasi_and_secret(schema: Any, sensitive: str | None) -> tuple[list[str], str]:
-    names = _quasi(schema)
-    if sensitive is None:
-        if len(schema.sensitive) != 1:
-            listed = ", ".join(attribute.name for attribute in schema.sensitive) or "none"
-            raise SchemaError(f"The schema has not one sensitive attribute but {listed}: say which by sensitive=...")
-        sensitive = schema.sensitive[0].name
-    others = [name for name in names if name != schema[sensitive].name]
-    if not others:
-        raise SchemaError(f"There is no quasi-identifier beside {sensitive!r}: give another attribute that role.")
-    return others, sensitive

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from shoal import frames
 from shoal.errors import DataError, ShoalError, reason
-from shoal.intervals import Interval, ratio_interval, share_interval
+from shoal.intervals import Interval, ratio_interval, share_right
 from shoal.models._estimators import StoppingMLPClassifier, StoppingMLPRegressor
 from shoal.query_errors import privacy_errors
 
@@ -189,7 +189,7 @@ def _judge(
         raw_error=ratio_interval(raw_errors, baseline),
         squared_error=float(errors.mean()),
         baseline_error=float(baseline.mean()),
-        complete_privacy=share_interval(int((errors > baseline).sum()), len(errors)),
+        complete_privacy=share_right(errors > baseline),
         accuracy=right[0],
         raw_accuracy=None if right[1] is None else right[1].value,
         baseline_accuracy=None if task == "numbers" else float(hits[:, known.mean(axis=0).argmax()].mean()),
@@ -200,7 +200,7 @@ def _judge(
 def _share_right(answer: _Answer, truth: np.ndarray) -> Interval:
     assert answer.classes is not None
     said = answer.classes[answer.columns.argmax(axis=1)]
-    return share_interval(int((said == truth).sum()), len(truth))
+    return share_right(said == truth)
 
 
 def _make_learners(
