@@ -79,6 +79,25 @@ def test_outputs_move_by_no_more_than_the_budget(mode, reference, problem):
     assert (moved <= np.maximum(budgets * (1 + 1e-9), rounding(X, matrix))).all()
 
 
+def test_ten_thousand_problems_keep_their_budgets():
+    """Many small problems, none of them chosen: of any rank and size, with constant and unused features."""
+    random = np.random.default_rng(0)
+    for i in range(10_000):
+        n_features, n_outputs = random.integers(1, 9), random.integers(1, 5)
+        rank = random.integers(0, min(n_features, n_outputs) + 1)
+        matrix = random.normal(size=(n_features, rank)) * 10.0 ** random.uniform(-4, 0, rank)
+        matrix = matrix @ random.normal(size=(rank, n_outputs)) * 10.0 ** random.uniform(-3, 3)
+        X = random.normal(size=(8, n_features)) * 10.0 ** random.uniform(-2, 3, n_features)
+        X[:, random.integers(n_features)] *= random.integers(0, 2)
+        budgets = 10.0 ** random.uniform(-4, 4, 8)
+        if i % 2:
+            cleaner = NullSpaceCleaner(matrix, mode=("knapsack", "energy")[i % 4 // 2])
+        else:
+            cleaner = TargetedNullSpaceCleaner(matrix, random.normal(size=(n_features, random.integers(1, 4))))
+        moved = errors(X, cleaner.fit(X).transform(X, epsilon=budgets), matrix)
+        assert (moved <= np.maximum(budgets * (1 + 1e-9), rounding(X, matrix))).all()
+
+
 @settings(max_examples=EXAMPLES)
 @given(problem=problems(), n_secrets=st.integers(1, 4), learn_on=st.sampled_from(["outputs", "features"]))
 def test_outputs_move_by_no_more_than_the_budget_when_a_secret_is_targeted(problem, n_secrets, learn_on):
