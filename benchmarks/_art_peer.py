@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import time
 import warnings
 
 import numpy as np
-from art.attacks.inference.attribute_inference import AttributeInferenceWhiteBoxDecisionTree
-from art.attacks.inference.membership_inference import MembershipInferenceBlackBox
+from art.attacks.inference.attribute_inference import (
+    AttributeInferenceWhiteBoxDecisionTree,
+    AttributeInferenceWhiteBoxLifestyleDecisionTree,
+)
+from art.attacks.inference.membership_inference import (
+    MembershipInferenceBlackBox,
+    MembershipInferenceBlackBoxRuleBased,
+)
 from art.estimators.classification.scikitlearn import ScikitlearnDecisionTreeClassifier, SklearnClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -28,10 +35,14 @@ def membership(data: dict) -> dict:
     model = RandomForestClassifier(100, random_state=0).fit(members, y_members)
     classifier = SklearnClassifier(model)
     found = {}
-    for kind in ("rf", "gb"):
+    # Its network needs torch.
+    for kind in ("rule", "rf", "gb", *(["nn"] if importlib.util.find_spec("torch") else [])):
         start = time.process_time()
-        attack = MembershipInferenceBlackBox(classifier, attack_model_type=kind)
-        attack.fit(members[known], y_members[known], controls[known], y_controls[known])
+        if kind == "rule":
+            attack = MembershipInferenceBlackBoxRuleBased(classifier)
+        else:
+            attack = MembershipInferenceBlackBox(classifier, attack_model_type=kind)
+            attack.fit(members[known], y_members[known], controls[known], y_controls[known])
         guesses = [attack.infer(rows[judged], y[judged]) for rows, y in ((members, y_members), (controls, y_controls))]
         spent = time.process_time() - start
         found[kind] = {"accuracy": float((guesses[0].mean() + (1 - guesses[1]).mean()) / 2), "seconds": spent}
@@ -41,20 +52,18 @@ def membership(data: dict) -> dict:
 def white_box(data: dict) -> dict:
     rows, y, attacked = data["nursery rows"], data["nursery y"], int(data["nursery feature"])
     model = DecisionTreeClassifier(random_state=0).fit(rows, y)
-    attack = AttributeInferenceWhiteBoxDecisionTree(
-        ScikitlearnDecisionTreeClassifier(model), attack_feature=attacked
-    )
-    some = rows[: int(data["nursery judged"])]
+    judged = rows[data["nursery judged"]]
     values, sizes = np.unique(rows[:, attacked], return_counts=True)
-    start = time.process_time()
-    said = attack.infer(
-        np.delete(some, attacked, axis=1),
-        model.predict(some),
-        values=values.tolist(),
-        priors=(sizes / sizes.sum()).tolist(),
-    )
-    spent = time.process_time() - start
-    return {"accuracy": float((said.reshape(-1) == some[:, attacked]).mean()), "seconds": spent}
+    asked = {"values": values.tolist(), "priors": (sizes / sizes.sum()).tolist()}
+    found = {}
+    for kind in (AttributeInferenceWhiteBoxDecisionTree, AttributeInferenceWhiteBoxLifestyleDecisionTree):
+        attack = kind(ScikitlearnDecisionTreeClassifier(model), attack_feature=attacked)
+        start = time.process_time()
+        said = attack.infer(np.delete(judged, attacked, axis=1), model.predict(judged), **asked)
+        spent = time.process_time() - start
+        accuracy = float((said.reshape(-1) == judged[:, attacked]).mean())
+        found[kind.__name__] = {"accuracy": accuracy, "seconds": spent}
+    return found
 
 
 if __name__ == "__main__":

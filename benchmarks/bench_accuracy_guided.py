@@ -2,14 +2,13 @@
 
 The labels are the incomes themselves, so that no model has to be trained. ``python bench_accuracy_guided.py peer growth
 tree`` chooses among the three tables; all of them are the default, and take ten minutes, nearly all of it the
-toolkit's. The toolkit runs in an environment of its own, which is made in ``.peer`` from toolkit.txt where it is
-missing; ``SHOAL_PEER_PYTHON`` names the interpreter of another one.
+toolkit's. The toolkit runs in an environment of its own, which is made in ``.peer-toolkit`` from toolkit.txt where it
+is missing; ``SHOAL_TOOLKIT_PYTHON`` names the interpreter of another one.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from functools import partial
@@ -18,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from _measure import in_turn, peak_arrays, peak_memory, seconds, show
+from _peer import peer_python
 from sklearn.tree import DecisionTreeClassifier
 
 from shoal import AccuracyGuided, Schema
@@ -34,7 +34,7 @@ def main(tables: list[str]) -> None:
 
 
 def beside_toolkit() -> None:
-    python = peer_python()
+    python = peer_python("toolkit", "--no-deps")
     rows = []
     for k in (10, 100):
         for n in (5_000, 10_000, 20_000, 40_000, 48_842, 100_000):
@@ -160,20 +160,6 @@ def toolkit(python: str, frame, schema: Schema, y: np.ndarray, k: int) -> dict:
         np.savez(path, names=np.array(frame.columns), categorical=np.array(nominal), y=y, **columns)
         command = [python, str(HERE / "_toolkit_peer.py"), str(path), str(k)]
         return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-
-
-def peer_python() -> str:
-    """The interpreter of the toolkit's environment, which is made if it is not there."""
-    if given := os.environ.get("SHOAL_PEER_PYTHON"):
-        return given
-    home = HERE.parent / ".peer"
-    python, made = home / "bin" / "python", home / ".made"
-    if not made.exists():
-        subprocess.run([sys.executable, "-m", "venv", home], check=True)
-        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r"]
-        subprocess.run([python, *install, HERE / "toolkit.txt"], check=True)
-        made.touch()
-    return str(python)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from shoal import AccuracyGuided, PrivacyBoostClassifier, PrivacyForestClassifier, PrivacyTreeClassifier, ProtectedModel
 from shoal.attacks import attribute
-from shoal.attacks._tree_inversion import Rows, count_errors, find_trees, sum_leaves, weigh_leaves
+from shoal.attacks._tree_inversion import Rows, count_errors, weigh_leaves
+from shoal.attacks._trees import find_trees, sum_leaves
 from shoal.attacks.attribute import ATTACKS, infer_attribute
 from shoal.comparison import _accuracies
 from shoal.datasets import fetch_nursery, make_census
@@ -525,7 +526,7 @@ def refuse(n):
     ("answer", "message"),
     [
         (refuse, r"predict of the model fails on these rows \(out of order\)"),
-        (lambda X: np.full(len(X), np.nan), r"answers nothing \(NaN\) in 100 places, the first in row 0"),
+        (lambda X: np.full(len(X), np.nan), "predict of the model returns no finite number for row 0"),
         (lambda X: np.array([None] * len(X)), r"answers nothing \(NaN\)"),
         (lambda X: np.zeros(len(X) + 1), "returns 101 answers to 100 rows"),
         (lambda X: 3, "returns 1 answers to 100 rows"),
@@ -537,6 +538,39 @@ def test_broken_models_are_told_in_a_sentence(answer, message):
     with pytest.raises(ShoalError, match=message) as caught:
         infer_attribute(Broken(answer), X[:100], X[100:], 0, attacks=["black-box"], **FAST)
     assert "\n" not in str(caught.value)
+
+
+def test_where_there_is_nothing_to_find_intervals_cover_chance_as_often_as_they_say():
+    """A toss of a coin that the model has never seen to vary. As many of either value are judged as are known, so that
+    who always says the same is right in half of the rows nearly to the row, and intervals of it cover more often."""
+    covered = {name: [] for name in ATTACKS}
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        X, y = np.column_stack([random.normal(size=(500, 3)), random.integers(0, 2, 500)]), random.integers(0, 2, 500)
+        X[:100, 3] = 0
+        model = DecisionTreeClassifier(max_depth=5, min_samples_leaf=5, random_state=0).fit(X[:100], y[:100])
+        labels = {"y_members": y[100:300], "y_controls": y[300:]}
+        for found in infer_attribute(model, X[100:300], X[300:], 3, random_state=seed, **labels, **FAST):
+            chances = (found.accuracy, 0.5), (found.control, 0.5), (found.advantage, 0.0)
+            covered[found.attack] += [interval.low <= chance <= interval.high for interval, chance in chances]
+    for name, hits in covered.items():
+        assert len(hits) == 300
+        assert np.mean(hits) >= 0.9, name
+        if name in ("ideal", "black-box", "black-box probabilities"):
+            assert np.mean(hits) <= 0.99, name
+
+
+def test_without_a_learner_the_baseline_is_the_most_frequent_value():
+    X, y = table_of(n=400)
+    tree = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
+    options = {"y_members": y[:200], "random_state": 3}
+    alone = infer_attribute(tree, X[:200], X[200:], 0, learner=None, **options)
+    assert [found.attack for found in alone] == ["white-box", "fredrikson"]
+    beside = infer_attribute(tree, X[:200], X[200:], 0, attacks=["white-box", "fredrikson"], **FAST, **options)
+    for one, other in zip(alone, beside, strict=True):
+        assert one.accuracy == other.accuracy
+        assert one.baseline.value <= other.baseline.value
+        assert np.array_equal(one.risks, other.risks, equal_nan=True)
 
 
 def test_broken_probabilities_are_told():
@@ -585,6 +619,7 @@ def test_unusable_settings_are_told():
         ({"y_members": y[:99]}, r"y_members has the shape \(99,\), but there are 100 members"),
         ({"y_members": np.full(100, np.nan)}, "y_members is missing in 100 places"),
         ({"y_members": np.full(100, "a")}, "The model never answers what y_members holds, such as .*'a'"),
+        ({"learner": None, "attacks": ["ideal"]}, "'ideal' cannot be done, since it learns, and learner is None"),
         ({"bins": 1}, "bins=1: choose a whole number from 2 on"),
         ({"random_state": -1}, "random_state=-1: choose"),
         ({"random_state": None}, "random_state=None: choose"),

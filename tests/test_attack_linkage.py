@@ -14,6 +14,7 @@ from shoal._kernels import matching as kernel
 from shoal.attacks import _matching as matching
 from shoal.attacks import _predicates as predicates
 from shoal.attacks.linkage import (
+    _at_size,
     _excess,
     _neighbors,
     inference,
@@ -28,6 +29,8 @@ from shoal.intervals import paired_difference, share_interval
 from tables import tables
 
 FEW = settings(max_examples=settings.default.max_examples // 3 + 1)
+RECODINGS = st.sampled_from(["interval", "set", "representative", "level"])
+SAID = predicates.EQ, predicates.GE, predicates.LE
 SIDES = ["age", "postal-code", "sex"], ["education", "occupation", "hours-per-week"]
 KNOWN = ["age", "education", "occupation", "postal-code"]
 
@@ -156,6 +159,10 @@ def test_matching_kernels_equal_their_naive_twins(seed):
     np.testing.assert_array_equal(most, histograms.max(axis=1))
     np.testing.assert_array_equal(guess, np.where(total > 0, histograms.argmax(axis=1), -1))
     np.testing.assert_array_equal(right, [h[t] if t >= 0 else 0 for h, t in zip(histograms, truth, strict=True)])
+    some_cells = random.permutation(len(sets))[:30]
+    found_at, found = kernel.nested_cells(runs.at, runs.first, runs.last, some_cells)
+    within = [[k for k, inner in enumerate(some_cells) if sets[inner] <= sets[outer]] for outer in some_cells]
+    assert [found[found_at[i] : found_at[i + 1]].tolist() for i in range(len(some_cells))] == within
 
 
 @pytest.mark.parametrize("n", [1, 5])
@@ -184,7 +191,7 @@ def test_equally_near_rows_are_drawn_evenly():
     assert counts[:20].max() < 260
 
 
-@given(tables(least_rows=8, most_rows=30), st.sampled_from(["interval", "set", "representative", "level"]), st.data())
+@given(tables(least_rows=8, most_rows=30), RECODINGS, st.data())
 def test_matches_of_random_releases_equal_those_read_off_the_text(random_table, recoding, data):
     frame, schema = random_table
     method = "flash" if recoding == "level" else "mondrian"
@@ -203,20 +210,81 @@ def test_matches_of_random_releases_equal_those_read_off_the_text(random_table, 
 
 
 @FEW
-@given(tables(least_rows=20, most_rows=30, n_sensitive=1), st.data())
-def test_predicates_hold_for_the_rows_that_a_naive_twin_finds(random_table, data):
-    frame, schema = random_table
-    released = anonymize(frame, schema, data.draw(st.integers(1, 3))).frame
-    names = [a.name for a in schema.quasi] + ["s0"]
-    columns = matching.open_tables(frame, released, None, schema, names, control_needed=False)
-    random = np.random.default_rng(0)
-    drawn = predicates.random_predicates(columns, 40, min(2, len(columns)), random)
-    codes = matching.stack_codes(columns)
-    fitting, someone = predicates.count_singled(columns, drawn, codes)
+@given(tables(least_rows=20, most_rows=30, n_sensitive=1), RECODINGS, st.integers(1, 3), st.integers(1, 3))
+def test_predicates_hold_for_the_people_that_a_naive_twin_finds(random_table, recoding, k, n_columns):
+    columns = columns_of_a_release(*random_table, k, recoding)
+    drawn = predicates.random_predicates(columns, 40, min(n_columns, len(columns)), np.random.default_rng(0))
+    fitting, someone = predicates.count_singled(columns, drawn, matching.codes_of(columns))
     for p, predicate in enumerate(drawn):
-        holds = [all(map(naive_holds, columns, predicate, row)) for row in codes]
+        holds = [all(map(naive_holds, columns, predicate, row)) for row in matching.stack_codes(columns)]
         assert fitting[p] == sum(holds)
         assert fitting[p] == 0 or holds[someone[p]]
+
+
+@FEW
+@given(tables(least_rows=20, most_rows=30, n_sensitive=1), RECODINGS, st.integers(1, 3))
+def test_predicates_hold_for_the_released_rows_that_a_naive_twin_finds(random_table, recoding, k):
+    columns = columns_of_a_release(*random_table, k, recoding)
+    random = np.random.default_rng(0)
+    cells = np.column_stack([random.choice(column.released, 40) for column in columns])
+    operators = np.column_stack([random.choice(SAID if column.on_line else SAID[:1], 40) for column in columns])
+    drawn = predicates._leave_out(6 * cells + operators, min(2, len(columns)), random)
+    tests, rows = predicates._tests_on_release(columns)
+    released = np.column_stack([column.released for column in columns])
+    holds = [[all(map(naive_holds_for_cell, columns, one, row)) for row in released] for one in drawn]
+    fitting, _ = predicates._count(tests, drawn, rows, np.ones(len(rows), np.int64))
+    np.testing.assert_array_equal(fitting, np.sum(holds, axis=1))
+
+
+@FEW
+@given(tables(least_rows=20, most_rows=30, n_sensitive=1), RECODINGS, st.integers(1, 3))
+def test_rare_predicates_are_those_of_a_naive_twin(random_table, recoding, k):
+    columns = columns_of_a_release(*random_table, k, recoding)
+    expected = set()
+    for j, column in enumerate(columns):
+        for predicate in (6 * cell + said for cell in set(column.released.tolist()) for said in SAID):
+            holds = [naive_holds_for_cell(column, predicate, cell) for cell in column.released]
+            if sum(holds) == 1 and is_rare_or_extreme(column, *divmod(predicate, 6)):
+                expected.add((j, predicate))
+    made = predicates.rare_predicates(columns, 1000, np.random.default_rng(0))
+    assert {(int(j), int(made[i, j])) for i, j in np.argwhere(made >= 0)} == expected
+    assert len(made) == len(expected)
+
+
+def columns_of_a_release(frame, schema, k, recoding):
+    method = "flash" if recoding == "level" else "mondrian"
+    released = anonymize(frame, schema, k, method=method, recoding=recoding).frame
+    names = [attribute.name for attribute in schema.quasi] + ["s0"]
+    return matching.open_tables(frame, released, None, schema, names, control_needed=False)
+
+
+def is_rare_or_extreme(column, cell, operator):
+    if operator == predicates.EQ:
+        return (column.released == cell).sum() == 1
+    ends = column.cells.high if operator == predicates.LE else column.cells.low
+    outermost = np.nanmin if operator == predicates.LE else np.nanmax
+    return column.on_line and not np.isnan(ends[cell]) and ends[cell] == outermost(ends[column.released])
+
+
+def naive_holds_for_cell(column, predicate, cell):
+    """Whether all that a released cell may stand for fulfils a predicate of equality or order."""
+    if predicate < 0:
+        return True
+    said, operator = divmod(int(predicate), 6)
+    if column.on_line:
+        (low, high), (least, most) = ((column.cells.low[c], column.cells.high[c]) for c in (cell, said))
+        if math.isnan(low) or math.isnan(least):
+            return math.isnan(low) and math.isnan(least)
+        return (operator == predicates.LE or low >= least) and (operator == predicates.GE or high <= most)
+    inside, outside = (
+        {
+            code
+            for run in range(column.cells.at[c], column.cells.at[c + 1])
+            for code in range(column.cells.first[run], column.cells.last[run] + 1)
+        }
+        for c in (cell, said)
+    )
+    return inside <= outside
 
 
 def naive_holds(column, predicate, code):
@@ -244,7 +312,7 @@ def test_predicates_of_the_adversary_hold_for_one_released_row(random_table, uni
     else:
         made = predicates.draw_predicates(columns, 30, min(2, len(names)), random)
     # Released are the values themselves, so that what holds for one released row holds for one person.
-    assert (predicates.count_singled(columns, made, matching.stack_codes(columns))[0] == 1).all()
+    assert (predicates.count_singled(columns, made, matching.codes_of(columns))[0] == 1).all()
     assert len(np.unique(made, axis=0)) == len(made)
 
 
@@ -281,6 +349,21 @@ def test_in_the_original_table_the_prosecutor_is_one_by_the_smallest_group_of_eq
     assert rarest[found.prosecutor.most_exposed(5)].max() == sizes.min()
 
 
+def test_who_represents_a_group_is_singled_out_by_a_value_that_nobody_else_has():
+    """A number of its own for everybody: ten equal rows give away whose it was."""
+    random = np.random.default_rng(0)
+    columns = {"age": random.integers(20, 70, 1000), "account": random.permutation(10**6)[:1000]}
+    people = pl.DataFrame(columns)
+    others = pl.DataFrame({"age": random.integers(20, 70, 1000), "account": random.permutation(10**6)[:1000]})
+    schema = Schema([Attribute("age"), Attribute("account")])
+    options = {"mode": "univariate", "n_attacks": 50}
+    for recoding, exposed in (("representative", True), ("interval", False)):
+        released = anonymize(people, schema, k=10, recoding=recoding).frame
+        found = singling_out(people, released, others, schema, **options)
+        assert found.beats_baseline == exposed
+        assert (found.accuracy.value > 0.2) == exposed
+
+
 @pytest.mark.parametrize("recoding", ["interval", "set"])
 def test_in_a_k_anonymous_release_everybody_fits_k_rows(census, recoding):
     people, others, schema = census
@@ -294,7 +377,8 @@ def test_in_a_k_anonymous_release_everybody_fits_k_rows(census, recoding):
     quasi = [attribute.name for attribute in schema.quasi]
     alone = singling_out(people.select(quasi), release.frame.select(quasi), others.select(quasi), schema, n_attacks=50)
     assert alone.accuracy.value == 0
-    assert alone.note.startswith("Of 50 predicates 0 could be made.")
+    # Predicates can be made, since k equal rows are taken for one, but each holds for all whom that one stands for.
+    assert alone.precision.value == 0
     assert linkability(people, release.frame, others, SIDES, schema=schema).accuracy.high < 0.05
 
 
@@ -354,25 +438,57 @@ def test_the_journalist_counts_the_population():
     assert "fits 2 of 4 people" in found.journalist.note
 
 
-def test_a_release_of_other_people_shows_no_advantage():
+def attacks_on(people, released, others, schema):
+    """The advantage of each attack, most of them where both success and the control are well away from zero."""
+    small, tables = others[: len(others) // 3], (people, released, others)
+    sides, known = (["age", "sex"], ["education", "hours-per-week"]), ["age", "education", "occupation"]
+    return {
+        "singling out": singling_out(*tables, schema, n_attacks=200),
+        "singling out, univariate": singling_out(*tables, schema, n_attacks=50, mode="univariate"),
+        "singling out, small control": singling_out(people, released, small, schema, n_attacks=200),
+        "univariate, small control": singling_out(people, released, small, schema, n_attacks=50, mode="univariate"),
+        "linkability by one row": linkability(*tables, sides, schema=schema),
+        "linkability by ten rows": linkability(*tables, sides, schema=schema, n_neighbors=10),
+        "inference of one of twelve": inference(*tables, "condition", known, schema=schema),
+        "inference of one of two": inference(*tables, "sex", known, schema=schema),
+    }
+
+
+def test_intervals_of_the_advantage_hold_nothing_where_there_is_nothing_to_find():
+    n, times = 240, 110
+    schema = make_census(1).schema
+    names = ["age", "sex", "education", "occupation", "hours-per-week", "condition"]
+    # The release is of people of the same kind, but of other ones than those attacked and those of the control.
+    every = [make_census(n * times, seed=seed).frame.select(names) for seed in (1, 2, 3)]
     held = {}
-    for seed in range(8):
-        every = make_census(3600, seed=1000 + seed)
-        people, others, released = (every.frame.drop("person-id")[i : i + 1200] for i in (0, 1200, 2400))
-        # The release knows shares, but nobody: every column is shuffled on its own.
-        random = np.random.default_rng(seed)
-        released = released.select(released[name][random.permutation(1200)] for name in released.columns)
-        tables = people, released, others
-        for name, found in {
-            "singling out": singling_out(*tables, every.schema, n_attacks=200),
-            "linkability": linkability(*tables, SIDES, schema=every.schema, n_neighbors=30),
-            "inference of a name": inference(*tables, "condition", KNOWN, schema=every.schema),
-            "inference of a number": inference(*tables, "age", schema=every.schema),
-        }.items():
-            held.setdefault(name, []).append(found.advantage.low <= 0 <= found.advantage.high)
-    # Of intervals of 95 % fewer than 6 in 8 hold the truth once in 170 times.
-    assert {name: sum(each) >= 6 for name, each in held.items()} == dict.fromkeys(held, True)
-    assert "guessing at random" in inference(*tables, "condition", KNOWN, schema=every.schema).note
+    for i in range(times):
+        people, released, others = (frame[i * n : (i + 1) * n] for frame in every)
+        found = attacks_on(people, released, others, schema)
+        drawn = [("disclosure", disclose(*by_chance(people, released, 3 * i + j))) for j in range(3)]
+        for name, one in [*found.items(), *drawn]:
+            held.setdefault(name, []).append(one.advantage.low <= 0 <= one.advantage.high)
+    covered = {name: np.mean(each) for name, each in held.items()}
+    # Of 1 in 170 links and as many on the control an interval cannot say less than nothing: it holds it nearly always.
+    assert covered.pop("linkability by one row") >= 0.95
+    assert {name: share for name, share in covered.items() if not 0.90 <= share <= 0.995} == {}
+    assert "guessing at random" in found["inference of one of twelve"].note
+
+
+def by_chance(people, released, seed):
+    """Tables with a secret of four equally frequent values, drawn for each row on its own.
+
+    The release of other people tells how frequent secrets are, so that their disclosure is better than the guess of the
+    most frequent one, or from few rows worse; only where all are equally frequent there is nothing to know. Risks of
+    re-identification have no interval: all rows are matched, and their numbers are exact.
+    """
+    random = np.random.default_rng(seed)
+    secrets = (random.choice(["a", "b", "c", "d"], len(people)) for _ in range(2))
+    frames = (
+        frame.select("age", "sex", secret=pl.Series(secret))
+        for frame, secret in zip((people, released), secrets, strict=True)
+    )
+    secret = Attribute("secret", "sensitive", "nominal")
+    return *frames, Schema([Attribute("age"), Attribute("sex", kind="nominal"), secret])
 
 
 def test_a_diverse_release_has_no_group_of_one_value(census):
@@ -566,6 +682,35 @@ def test_the_control_counts_as_if_it_had_the_size_of_the_original_table():
     assert "extrapolated" in fewer.note
     assert same.low < more.value < same.high
     assert 0.5 * same.value < fewer.control.value < 2 * same.value
+
+
+@pytest.mark.parametrize("n_control", [250, 500, 900, 2000])
+def test_shares_at_another_size_are_those_of_predicates_whose_weights_are_known(n_control):
+    random, n = np.random.default_rng(0), 1000
+    held, off, widths = [], [], []
+    for _ in range(100):
+        weights = random.choice([0.0, 0.0005, 0.001, 0.003, 0.02], 400, p=[0.3, 0.2, 0.2, 0.2, 0.1])
+        truth = (n * weights * (1 - weights) ** (n - 1)).mean()
+        found = _at_size(random.binomial(n_control, weights), 400, n_control, n)
+        held.append(found.low <= truth <= found.high)
+        off.append(found.value - truth)
+        widths.append(found.high - found.low)
+    assert sum(held) >= 90
+    assert abs(np.mean(off)) < 0.02
+    assert np.mean(widths) < 0.2
+
+
+def test_shares_at_another_size_where_little_is_known():
+    for n_control, n in ((500, 1000), (1500, 1000)):
+        assert _at_size(np.zeros(0, int), 50, n_control, n) == share_interval(0, 50)
+        nobody = _at_size(np.zeros(50, int), 50, n_control, n)
+        assert nobody.value == 0 == pytest.approx(nobody.low, abs=1e-12)
+        assert 0.07 <= nobody.high < 0.14
+        assert _at_size(np.full(50, 400), 50, n_control, n).value == pytest.approx(0)
+        alone = _at_size(np.array([1]), 1, n_control, n)
+        assert 0 <= alone.low < alone.value <= alone.high <= 1
+    # A control of nearly the same size says nearly the same, even if its people are no random ones.
+    assert _at_size(np.ones(50, int), 50, 999, 1000).value == pytest.approx(1, abs=0.01)
 
 
 def test_more_attacks_than_people_attack_all(census):

@@ -9,15 +9,16 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 
-from shoal import LDiversity, anonymize, audit, make_model
+from shoal import LDiversity, ProtectedModel, anonymize, audit, make_model
 from shoal._audit_words import corrected, describe_membership
 from shoal.attacks._result import AttackResult
-from shoal.auditing import compare_audits, fingerprint
+from shoal.auditing import Audit, compare_audits
 from shoal.cli import run
 from shoal.datasets import make_census
 from shoal.errors import DataError, ShoalError
 from shoal.intervals import Interval
-from shoal.models import read_target, save_model
+from shoal.models import features, read_target, save_model
+from shoal.provenance import Provenance, fingerprint
 
 CENSUS = make_census(1200)
 FRAME, SCHEMA = CENSUS
@@ -138,6 +139,7 @@ def test_audits_are_compared_side_by_side(found, tmp_path):
     both.to_csv(tmp_path / "both.csv")
     table = pl.read_csv(tmp_path / "both.csv")
     assert table.height == len(both.rows)
+    assert table["score_on_controls"].is_between(0.6, 0.95).all()
     assert {"name", "risk", "attack", "accuracy", "accuracy_low", "auc_high"} <= set(table.columns)
     with pytest.raises(ShoalError, match="no audits to compare"):
         compare_audits({})
@@ -167,7 +169,7 @@ def test_bad_input_gets_one_sentence(forest):
     with pytest.raises(ShoalError, match="There is no attack 'luck'"):
         audit(forest, MEMBERS, CONTROLS, SCHEMA, attacks=["luck"])
     broken = RandomForestClassifier(2).fit(np.zeros((4, 2)), [0, 1, 0, 1])
-    with pytest.raises(ShoalError, match="The model cannot answer"):
+    with pytest.raises(ShoalError, match="predict_proba of the model fails on these rows"):
         audit(broken, MEMBERS, CONTROLS, SCHEMA)
 
 
@@ -180,6 +182,70 @@ def folder(tmp_path, monkeypatch, forest):
     frame = pl.read_csv("train.csv")
     save_model(make_model("logistic", SCHEMA).fit(frame, frame["income"].to_numpy()), "model.skops")
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """What protect and train write of one table."""
+    home = tmp_path_factory.mktemp("written")
+    FRAME.write_csv(home / "people.csv")
+    SCHEMA.to_toml(home / "people.toml")
+    table = [str(home / "people.csv"), "--schema", str(home / "people.toml")]
+    quick = ["--option", "guide=hard", "--l", "2", "--model", "tree", "--k", "20"]
+    assert run(["protect", *table, *quick, "--out", str(home / "protected")]) == 0
+    assert run(["train", *table, "--estimator", "tree", "--folds", "2", "--out", str(home / "trained")]) == 0
+    return home
+
+
+@pytest.mark.parametrize("name", ["protected", "trained"])
+def test_what_was_written_is_attacked_as_it_was_trained(written, name, capsys):
+    frame = pl.read_csv(written / "people.csv")
+    provenance = Provenance.from_json(written / name / "training.json")
+    members, controls = provenance.part(frame)
+    assert (members.height, controls.height) == (960, 240)
+    assert pl.concat([members, controls]).sort(frame.columns).equals(frame.sort(frame.columns))
+    model = make_model("tree", SCHEMA)
+    estimator = provenance.estimator(model, SCHEMA)
+    if name == "protected":
+        assert isinstance(estimator, ProtectedModel)
+        asked = estimator.anonymizer.get_params()
+        assert (asked["k"], asked["guide"], asked["constraints"]) == (20, "hard", (LDiversity(2),))
+        assert estimator.fit(members.select(features(SCHEMA)), read_target(members, SCHEMA)).anonymizer_.k == 20
+    else:
+        assert type(estimator) is type(model)
+    table = ["--members", str(written / "people.csv"), "--schema", str(written / "people.toml")]
+    page = str(written / f"{name}.html")
+    command = ["audit", "--from", str(written / name), *table, "--references", "2", "--jobs", "1", "--out", page]
+    plot = written / f"{name}.svg"
+    assert run([*command, "--trust", "--plot", str(plot), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["about"]["members"], facts["about"]["controls"] == (960, 240)
+    assert ("re-identification" in facts["results"]) == (name == "protected")
+    assert "members found" in plot.read_text()
+
+
+def test_another_table_or_a_broken_file_is_refused(written, tmp_path):
+    path = written / "protected" / "training.json"
+    with pytest.raises(DataError, match="table of 600 rows is not the one that the model was trained on"):
+        Provenance.from_json(path).part(MEMBERS)
+    facts = json.loads(path.read_text())
+    broken = [
+        {"table": {"rows": 3, "sha256": "a"}},
+        {"left_out": 7},
+        {"left_out": "-1"},
+        {"anonymization": facts["anonymization"] | {"method": "magic"}},
+        {"anonymization": facts["anonymization"] | {"constraints": [{"constraint": "PrivacyModel"}]}},
+        {"anonymization": facts["anonymization"] | {"constraints": [{"constraint": "LDiversity", "m": 3}]}},
+    ]
+    for change in broken:
+        (tmp_path / "training.json").write_text(json.dumps(facts | change))
+        with pytest.raises(ShoalError) as caught:
+            Provenance.from_json(tmp_path / "training.json")
+        assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match="cannot be read"):
+        Provenance.from_json(tmp_path / "none.json")
+    with pytest.raises(ShoalError, match="no curves to draw"):
+        Audit({}, [], [], {}).plot(tmp_path / "roc.svg")
 
 
 def test_the_command_writes_a_page_and_its_numbers(folder, capsys):
@@ -201,6 +267,10 @@ def test_the_command_writes_a_page_and_its_numbers(folder, capsys):
         ("--model model.skops --members train.csv --controls test.csv --out page.txt", "ends in .html"),
         ("--model model.skops --members train.csv --controls test.csv --references 3", "n_references=3"),
         ("--model model.skops --members train.csv --controls test.csv --seed -1", "random_state"),
+        ("--model model.skops --members train.csv --controls test.csv --plot roc.txt", "a plot is a .png, .svg or"),
+        ("--model model.skops --members train.csv", "--controls is missing"),
+        ("--members train.csv --controls test.csv", "--model is missing"),
+        ("--members train.csv --from .", "has no training.json"),
     ],
 )
 def test_bad_commands_get_one_sentence(folder, capsys, options, sentence):

@@ -17,7 +17,7 @@ import pytest
 
 import shoal
 from shoal import _render, cli, files
-from shoal._options import own_option
+from shoal.cli._options import own_option
 from shoal.datasets import make_census
 from shoal.errors import GuaranteeWarning, ShoalError
 from shoal.models import load_model, make_model, read_target, save_model
@@ -658,7 +658,8 @@ def test_marks_are_missing_values_to_models(call, line, ending):
 def test_protect_writes_a_release_a_model_and_a_report(census):
     code, out, err = census(f"{PROTECT} --out made/here")
     assert (code, err) == (0, "")
-    assert {path.name for path in Path("made/here").iterdir()} == {"released.csv", "model.skops", "report.html"}
+    written = {path.name for path in Path("made/here").iterdir()}
+    assert written == {"released.csv", "model.skops", "training.json", "report.html"}
     for words in (
         "accuracy",
         "on 120 unseen rows",
@@ -694,7 +695,7 @@ def test_protect_json(census):
     assert found["files"] == {name: f"out/{name}.{ending}" for name, ending in ENDINGS.items()}
 
 
-ENDINGS = {"released": "csv", "model": "skops", "report": "html"}
+ENDINGS = {"released": "csv", "model": "skops", "training": "json", "report": "html"}
 
 
 def test_protect_is_the_same_as_the_library(census):
@@ -759,7 +760,8 @@ def test_protect_never_writes_over_its_input(census):
 def test_train_writes_a_model_its_rules_and_a_report(census):
     code, out, err = census(f"{TRAIN} --sensitive age --sensitive education=0.5 --out made/here")
     assert (code, err) == (0, "")
-    assert sorted(path.name for path in Path("made/here").iterdir()) == ["model.skops", "report.html", "rules.txt"]
+    written = {path.name for path in Path("made/here").iterdir()}
+    assert written == {"model.skops", "report.html", "rules.txt", "training.json"}
     assert "What the model leans on" in out
     assert "|--- " in Path("made/here/rules.txt").read_text()
     model = load_model("made/here/model.skops")
@@ -781,7 +783,7 @@ def test_train_json_is_the_same_as_the_library(census):
     assert found["comparison"]["after"]["value"] == training.comparison.after.value
     assert len(found["tried"]) == len(training.search.tried_)
     assert {one["setting"]["penalty"] for one in found["tried"]} > {0.0, 1.0}
-    assert set(found["files"]) == {"model", "report", "rules"}
+    assert set(found["files"]) == {"model", "report", "rules", "training"}
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_the_page_says_when_nothing_can_be_afforded(found, tmp_path):
 
 
 def test_the_page_shares_its_style_with_the_report():
-    folder = Path(cli.__file__).parent / "templates"
+    folder = Path(_render.__file__).parent / "templates"
     for name in ("report.html.j2", "evaluation.html.j2"):
         text = (folder / name).read_text(encoding="utf-8")
         assert '{% include "style.css" %}' in text

@@ -272,13 +272,13 @@ def test_without_sensitivity_it_is_as_good_as_scikit_learn(load, criterion, opti
 
 @given(st.integers(0, 10**6), st.sampled_from(["gini", "entropy"]), st.integers(1, 3))
 def test_split_for_split_it_is_the_tree_of_scikit_learn(seed, criterion, depth):
-    """Weights of the rows are drawn, and classes overlap, so that no two splits tie."""
+    """Weights of the rows are drawn, classes overlap, and leaves are large, so that no two splits tie."""
     random = np.random.default_rng(seed)
     X = random.integers(0, 50, (200, 3)).astype(float)
     y = (X @ [1, -2, 0.5] + random.normal(0, 40, 200) > 0).astype(int)
     weight = random.integers(1, 1000, 200).astype(float)
     ours, theirs = (
-        model(criterion=criterion, max_depth=depth).fit(X, y, sample_weight=weight)
+        model(criterion=criterion, max_depth=depth, min_samples_leaf=10).fit(X, y, sample_weight=weight)
         for model in (PrivacyTreeClassifier, partial(DecisionTreeClassifier, random_state=0))
     )
     assert as_sets(ours, X) == as_sets(theirs, X)
@@ -288,12 +288,16 @@ def test_split_for_split_it_is_the_tree_of_scikit_learn(seed, criterion, depth):
 
 @given(st.integers(0, 10**6), st.integers(1, 4))
 def test_split_for_split_it_is_the_regression_tree_of_scikit_learn(seed, depth):
+    """Leaves are large enough that no two features part the rows of a node alike."""
     random = np.random.default_rng(seed)
     X = random.integers(0, 40, (200, 3)).astype(float)
     y = X @ [1, -2, 0.5] + random.normal(0, 10, 200)
     ours, theirs = (
         model.fit(X, y)
-        for model in (PrivacyTreeRegressor(max_depth=depth), DecisionTreeRegressor(max_depth=depth, random_state=0))
+        for model in (
+            PrivacyTreeRegressor(max_depth=depth, min_samples_leaf=10),
+            DecisionTreeRegressor(max_depth=depth, min_samples_leaf=10, random_state=0),
+        )
     )
     assert as_sets(ours, X) == as_sets(theirs, X)
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-9)

@@ -107,11 +107,15 @@ def corrected(interval: Interval, n_tries: int) -> Interval:
     return Interval(value, value - wider * (value - interval.low), value + wider * (interval.high - value))
 
 
+def strongest_curves(found: Sequence[AttackResult]) -> list[AttackResult]:
+    """The strongest attacks that have a curve, the strongest first."""
+    return sorted((one for one in found if one.curve is not None), key=_area, reverse=True)[:MOST_LINES]
+
+
 def roc_lines(found: Sequence[AttackResult]) -> list[dict[str, Any]]:
     """The strongest attacks as lines of a drawing with logarithmic axes."""
-    shown = sorted((one for one in found if one.curve is not None), key=_area, reverse=True)[:MOST_LINES]
     lines = []
-    for one in shown:
+    for one in strongest_curves(found):
         assert one.curve is not None
         points = [
             (_place(alarms, PLOT_WIDTH), PLOT_HEIGHT - _place(hits, PLOT_HEIGHT))

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from shoal import frames
-from shoal.errors import DataError, ShoalError
+from shoal.errors import ShoalError
 from shoal.files import replacing, write_table
 from shoal.intervals import CONFIDENCE
 from shoal.report import library_versions, render
@@ -160,12 +160,9 @@ class Evaluation:
 
     def plot(self, path: str | Path) -> None:
         """Draw the score and NCP against k, a panel a model and a line a method; PNG, SVG or PDF by the ending."""
-        from shoal._plot import FORMATS, draw
+        from shoal._plot import draw, kind_of
 
-        kind = Path(path).suffix.lower().removeprefix(".")
-        if kind not in FORMATS:
-            raise DataError(f"{str(path)!r} ends in {Path(path).suffix!r}: a plot is a .png, .svg or .pdf file.")
-        image = draw(self.summary(), self.score, kind)
+        image = draw(self.summary(), self.score, kind_of(path))
         with replacing(path) as temporary:
             temporary.write_bytes(image)
 

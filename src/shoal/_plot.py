@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from shoal.errors import ShoalError
+import numpy as np
+
+from shoal.errors import DataError, ShoalError
 
 FORMATS = ("png", "svg", "pdf")
 # Okabe and Ito's colours, which colour-blind people tell apart; marks and dashes help where there is no colour at all.
@@ -45,6 +48,53 @@ def require_matplotlib() -> None:
         ) from None
 
 
+def kind_of(path: str | Path) -> str:
+    """The format that the ending of a file asks for."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise DataError(f"{str(path)!r} ends in {Path(path).suffix!r}: a plot is a .png, .svg or .pdf file.")
+    return kind
+
+
+def draw_curves(found: Mapping[str, Any], kind: str) -> bytes:
+    """Hits against false alarms of attacks, on logarithmic axes: few that are found for certain matter most."""
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    lowest, decades = 1e-3, [1e-3, 1e-2, 1e-1, 1.0]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 5.2), layout="constrained")
+        panel = figure.subplots()
+        panel.plot([lowest, 1], [lowest, 1], color=SOFT, linestyle=":", linewidth=1.2, label="chance")
+        for i, (label, one) in enumerate(found.items()):
+            color, _, dashes = LINES[i % len(LINES)]
+            named = label if one.auc is None else f"{label} (area {one.auc.value:.3f})"
+            shown = np.maximum(one.curve.false_alarms, lowest), np.maximum(one.curve.hits, lowest)
+            panel.plot(*shown, color=color, linestyle=dashes, linewidth=1.6, label=named)
+        for axis, scale, limits in (
+            (panel.xaxis, panel.set_xscale, panel.set_xlim),
+            (panel.yaxis, panel.set_yscale, panel.set_ylim),
+        ):
+            scale("log")
+            limits(lowest, 1.0)
+            axis.set_major_locator(FixedLocator(decades))
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate * 100:.3g} %"))
+        panel.set_xlabel("false alarms: others taken for members")
+        panel.set_ylabel("members found")
+        panel.grid(color="#e3e0d8", linewidth=0.7)
+        panel.legend(loc="lower right", frameon=False)
+        return _written(figure, kind)
+
+
+def _written(figure: Any, kind: str) -> bytes:
+    written = io.BytesIO()
+    figure.savefig(written, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
+    return written.getvalue()
+
+
 def draw(summary: Sequence[Any], score: str, kind: str) -> bytes:
     """The score against k with its intervals, a panel a model and a line a method, and what the values lose by it."""
     require_matplotlib()
@@ -70,9 +120,7 @@ def draw(summary: Sequence[Any], score: str, kind: str) -> bytes:
             unused.set_visible(False)
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
-        written = io.BytesIO()
-        figure.savefig(written, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
-    return written.getvalue()
+        return _written(figure, kind)
 
 
 def _draw_model(panel: Any, summary: Sequence[Any], methods: Sequence[str], score: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.metrics import r2_score
 
 from shoal import frames
 from shoal._audit_words import (
@@ -23,17 +23,21 @@ from shoal._audit_words import (
     describe_secret,
     describe_table,
     roc_lines,
+    strongest_curves,
 )
 from shoal._evaluation_plan import require_jobs, require_seed
 from shoal._facts import FactSheet
 from shoal.attacks import linkage, membership, reidentification
+from shoal.attacks._answers import call_model
 from shoal.attacks._references import seeded, take
 from shoal.attacks._result import AttackResult
+from shoal.attacks._trees import quick
 from shoal.attacks.attribute import infer_attribute
 from shoal.errors import DataError, ShoalError, reason
 from shoal.files import replacing
 from shoal.guides import name_of
-from shoal.models import features, read_target, target_of
+from shoal.models import features, read_target, target_of, task_of
+from shoal.provenance import fingerprint
 from shoal.report import dump_json, library_versions, listed, render
 from shoal.schema import Schema, require_schema
 
@@ -113,6 +117,17 @@ class Audit(FactSheet):
         page = render(self._page(), title, "audit.html.j2")
         with replacing(path) as temporary:
             temporary.write_text(page, encoding="utf-8")
+
+    def plot(self, path: str | Path) -> None:
+        """Draw members found against false alarms, by the strongest attacks; PNG, SVG or PDF by the ending."""
+        from shoal._plot import draw_curves, kind_of
+
+        curves = strongest_curves(self.results.get("membership", []))
+        if not curves:
+            raise ShoalError("There are no curves to draw: no attack on membership was made.")
+        image = draw_curves({one.attack: one for one in curves}, kind_of(path))
+        with replacing(path) as temporary:
+            temporary.write_bytes(image)
 
     def _page(self) -> dict[str, Any]:
         lines = roc_lines(self.results.get("membership", []))
@@ -197,6 +212,7 @@ def audit(
         "target": target_of(schema).name,
         "members": len(rows.y_members),
         "controls": len(rows.y_controls),
+        "scores": _scores(model, rows, schema),
         "seed": random_state,
         "fingerprints": {"members": fingerprint(members), "controls": fingerprint(controls)}
         | ({} if released is None else {"released": fingerprint(released)}),
@@ -220,6 +236,16 @@ class _Rows(NamedTuple):
     names: list[str]
     member_rows: np.ndarray
     """Their numbers in the table that was given."""
+
+
+def _scores(model: Any, rows: _Rows, schema: Schema) -> dict[str, Any]:
+    """How well the model predicts rows that it was trained on, and others: what it remembers shows in between."""
+    classifies, asked = task_of(schema) == "classification", quick(model)
+    found: dict[str, Any] = {"score": "accuracy" if classifies else "r2"}
+    for who, seen, y in (("members", rows.members, rows.y_members), ("controls", rows.controls, rows.y_controls)):
+        said = call_model(asked, "predict", seen)
+        found[who] = float(np.mean(said.astype(y.dtype) == y)) if classifies else r2_score(y, said)
+    return found
 
 
 class _Plan(NamedTuple):
@@ -379,18 +405,6 @@ def _draw(n: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(n, MOST_ROWS, replace=False))
 
 
-def fingerprint(frame: Any) -> dict[str, Any]:
-    """Rows, columns and a SHA-256 of a table's values, by which it can be told whether it is the same one."""
-    opened = frames.open_frame(frame)
-    digest = hashlib.sha256()
-    for name in sorted(opened.columns):
-        factor = frames.factorize(opened[name])
-        digest.update(name.encode())
-        digest.update("\x1f".join(str(value) for value in factor.values.tolist()).encode())
-        digest.update(np.ascontiguousarray(factor.codes, np.int64).tobytes())
-    return {"rows": len(opened), "columns": len(opened.columns), "sha256": digest.hexdigest()}
-
-
 class AuditComparison(FactSheet):
     """Audits side by side, such as before and after a defence; made by :func:`compare_audits`.
 
@@ -405,7 +419,7 @@ class AuditComparison(FactSheet):
     def __init__(self, audits: Mapping[str, Audit]) -> None:
         self.audits = dict(audits)
         self.rows = [
-            {"name": name, "risk": risk} | one.facts()
+            {"name": name, "score_on_controls": found.about["scores"]["controls"], "risk": risk} | one.facts()
             for name, found in self.audits.items()
             for risk, results in found.results.items()
             for one in results

@@ -22,6 +22,7 @@ from shoal.guides import name_of
 from shoal.metrics import Risk
 from shoal.models import features, target_of
 from shoal.privacy import PrivacyModel, check_constraints
+from shoal.provenance import Anonymization, Provenance, repeatable, trace
 from shoal.release import Release, anonymize, check
 from shoal.report import facts as release_facts
 from shoal.report import render, show_share
@@ -46,6 +47,8 @@ class Protection(FactSheet):
         Risk of re-identification in the raw training rows.
     rows : int array
         Where each released row was in the table that came in.
+    provenance : Provenance
+        On which rows the model was trained, and how, so that :func:`shoal.audit` can train others alike.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Protection(FactSheet):
         schema: Schema,
         raw_risk: Risk,
         rows: np.ndarray,
+        provenance: Provenance,
     ) -> None:
         self.release = release
         self.model = model
@@ -65,6 +69,7 @@ class Protection(FactSheet):
         self.schema = schema
         self.raw_risk = raw_risk
         self.rows = rows
+        self.provenance = provenance
 
     @property
     def verdict(self) -> str:
@@ -176,8 +181,9 @@ def protect(
     with telling_why(label), in_threads():
         retrained = seeded(planned, random_state).fit(released, y[release.rows])
         comparison = compare(original, retrained, seen, parts.truth, (raw_rows, y), (released, y[release.rows]), schema)
-    raw_risk = check(train, schema).risk
-    return Protection(release, retrained, original, comparison, schema, raw_risk, parts.rows[release.rows])
+    raw_risk, rows = check(train, schema).risk, parts.rows[release.rows]
+    way = Anonymization(chosen.name, k, check_constraints(constraints), repeatable(chosen.options, release.findings))
+    return Protection(release, retrained, original, comparison, schema, raw_risk, rows, trace(opened, rows, way))
 
 
 def _only(planned: dict[str, Any], what: str) -> tuple[str, Any]:

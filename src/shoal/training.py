@@ -20,6 +20,7 @@ from shoal.evaluation import telling_why
 from shoal.files import replacing
 from shoal.guides import name_of
 from shoal.models import features, target_of, task_of
+from shoal.provenance import Provenance, trace
 from shoal.report import library_versions, listed, render, show_share
 from shoal.schema import Schema, require_schema
 from shoal.table import require_same_columns
@@ -68,14 +69,25 @@ class Training(FactSheet):
     leaning : tuple of Lean
         The features, those that the plain model leans on most first.
     schema : Schema
+    provenance : Provenance
+        On which rows the model was trained, for :func:`shoal.audit`.
     """
 
-    def __init__(self, model: Any, plain: Any, search: PrivacySearchCV, comparison: Comparison, schema: Schema) -> None:
+    def __init__(
+        self,
+        model: Any,
+        plain: Any,
+        search: PrivacySearchCV,
+        comparison: Comparison,
+        schema: Schema,
+        provenance: Provenance,
+    ) -> None:
         self.model = model
         self.plain = plain
         self.search = search
         self.comparison = comparison
         self.schema = schema
+        self.provenance = provenance
         self.leaning = _leaning(plain, model, schema)
 
     @property
@@ -242,7 +254,7 @@ def train(
         plain = clone(planned).set_params(**NOTHING).fit(rows, parts.y)
         trained_on = rows, parts.y
         comparison = compare(plain, model, seen, parts.truth, trained_on, trained_on, schema)
-    return Training(model, plain, search, comparison, schema)
+    return Training(model, plain, search, comparison, schema, trace(opened, parts.rows))
 
 
 def _read_weights(sensitivity: Mapping[str, float] | None, schema: Schema) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 Run it in the toolkit's own environment (see benchmarks/toolkit.txt), from the root of the repository::
 
-    .peer/bin/python tests/golden/make_toolkit_groups.py
+    .peer-toolkit/bin/python tests/golden/make_toolkit_groups.py
 
 The toolkit fits a scikit-learn tree with at least k rows a leaf (nominal columns one-hot), and releases for the rows of
 a leaf, column by column, the value nearest to the median, or the most frequent one; ties go to the value that comes

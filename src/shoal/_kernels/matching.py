@@ -191,6 +191,45 @@ def nearest_rows(points, tuples, starts, order, uniform, runs, ends):
     return found
 
 
+@jit
+def nested_cells(at, first, last, cells):
+    """Which of these cells lie within each of them: ``found[found_at[i]:found_at[i + 1]]`` are within the i-th one.
+
+    Parameters
+    ----------
+    at, first, last : runs of all cells of a column, as in Runs
+    cells : int64, some of its cells
+
+    Returns
+    -------
+    found_at : int64 (cells + 1,)
+    found : int64, numbers among these cells, ascending; each is within itself
+    """
+    n, n_found = cells.shape[0], 0
+    found_at, found = np.zeros(n + 1, np.int64), np.empty(n, np.int64)
+    for i in range(n):
+        for k in range(n):
+            if _is_within(at, first, last, cells[k], cells[i]):
+                if n_found == found.shape[0]:
+                    found = np.concatenate((found, np.empty_like(found)))
+                found[n_found] = k
+                n_found += 1
+        found_at[i + 1] = n_found
+    return found_at, found[:n_found].copy()
+
+
+@inner
+def _is_within(at, first, last, inner_cell, outer_cell):
+    """Whether every run of one cell lies within a run of the other; runs ascend and do not touch."""
+    outer, end = at[outer_cell], at[outer_cell + 1]
+    for r in range(at[inner_cell], at[inner_cell + 1]):
+        while outer < end and last[outer] < last[r]:
+            outer += 1
+        if outer == end or first[outer] > first[r]:
+            return False
+    return True
+
+
 @inner
 def _make_space(points, tuples, runs):
     q = points.shape[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal._kernels._borrow import borrow
-from shoal._kernels._jit import inner, jit
+from shoal._kernels._jit import inner, jit, merged
 from shoal._kernels.tree import BEGIN, END, LEFT, RIGHT
 
 
@@ -125,6 +125,36 @@ def sum_classes(nodes, order, codes, weight, sums, rows):
 NAMES, MISSING_LEFT = 1, 2
 """Marks of a node: it asks about a name; missing numbers go left."""
 
+NODE = np.dtype(
+    [("threshold", np.float64), ("left", np.int32), ("feature", np.int32), ("marks", np.int64)],
+    align=True,
+)
+"""A node; its right child follows the left one. A leaf is its own left child, and every number of the first feature
+goes there: rows that have arrived stay without being asked whether they have."""
+
+
+def make_leaves(numbers):
+    """Leaves that have these numbers."""
+    nodes = np.zeros(len(numbers), NODE)
+    nodes["threshold"], nodes["left"] = np.inf, numbers
+    return nodes
+
+
+@jit
+def lay_nodes(left, right, feature, threshold, nodes, source):
+    """Nodes of a tree whose children lie anywhere, level by level; ``source``: where each of them was."""
+    source[0] = 0
+    n = 1
+    for node in range(nodes.shape[0]):
+        old = source[node]
+        nodes[node].marks = 0
+        if left[old] < 0:
+            nodes[node].left, nodes[node].feature, nodes[node].threshold = node, 0, np.inf
+            continue
+        nodes[node].left, nodes[node].feature, nodes[node].threshold = n, feature[old], threshold[old]
+        source[n], source[n + 1] = left[old], right[old]
+        n += 2
+
 
 @jit
 def find_leaves(nodes, side, values, plain, leaves):
@@ -132,9 +162,10 @@ def find_leaves(nodes, side, values, plain, leaves):
     nodes, side, values = borrow((nodes, side, values))
     n = np.uint64(values.shape[0])
     i = np.uint64(0)
-    while plain and i + THIRD < n:
-        leaves[i], leaves[i + ONE], leaves[i + SECOND], leaves[i + THIRD] = _four_leaves(nodes, values, i)
-        i += FOUR
+    while plain and i + SEVENTH < n:
+        for j, leaf in enumerate(_eight_leaves(nodes, values, i)):
+            leaves[i + np.uint64(j)] = leaf
+        i += EIGHT
     while i < n:
         leaves[i] = _leaf_of(nodes, side, values, i)
         i += ONE
@@ -146,14 +177,11 @@ def add_answers(nodes, side, values, plain, answers, factor, total):
     nodes, side, values = borrow((nodes, side, values))
     n = np.uint64(values.shape[0])
     i = np.uint64(0)
-    while plain and i + THIRD < n:
-        first, second, third, fourth = _four_leaves(nodes, values, i)
-        for m in range(answers.shape[1]):
-            total[i, m] += factor * answers[first, m]
-            total[i + ONE, m] += factor * answers[second, m]
-            total[i + SECOND, m] += factor * answers[third, m]
-            total[i + THIRD, m] += factor * answers[fourth, m]
-        i += FOUR
+    while plain and i + SEVENTH < n:
+        for j, leaf in enumerate(_eight_leaves(nodes, values, i)):
+            for m in range(answers.shape[1]):
+                total[i + np.uint64(j), m] += factor * answers[leaf, m]
+        i += EIGHT
     while i < n:
         leaf = _leaf_of(nodes, side, values, i)
         for m in range(answers.shape[1]):
@@ -162,7 +190,8 @@ def add_answers(nodes, side, values, plain, answers, factor, total):
 
 
 # Indices without sign: numba need not look whether they count from the end, which takes a quarter of the time here.
-ONE, SECOND, THIRD, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+ONE, SECOND, THIRD, FOURTH = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+FIFTH, SIXTH, SEVENTH, EIGHT = np.uint64(5), np.uint64(6), np.uint64(7), np.uint64(8)
 LAST_BIT, BITS = np.uint64(63), np.uint64(6)
 
 
@@ -171,8 +200,8 @@ def _leaf_of(nodes, side, values, i):
     """Where a row ends up; the right child follows the left one."""
     node = np.uint64(0)
     while True:
-        left = nodes[node].left
-        if left < 0:
+        left = np.uint64(nodes[node].left)
+        if left == node:
             return node
         value = values[i, np.uint64(nodes[node].feature)]
         if nodes[node].marks & NAMES:
@@ -180,31 +209,30 @@ def _leaf_of(nodes, side, values, i):
             goes_left = (side[node, code >> BITS] >> (code & LAST_BIT)) & ONE != 0
         else:
             goes_left = value <= nodes[node].threshold or (nodes[node].marks & MISSING_LEFT and np.isnan(value))
-        node = np.uint64(left if goes_left else left + 1)
+        node = left if goes_left else left + ONE
 
 
-@inner
-def _four_leaves(nodes, values, i):
-    """Where four rows end up that follow each other: side by side, so that none waits for the memory of another."""
-    first = second = third = fourth = np.uint64(0)
+@merged
+def _eight_leaves(nodes, values, i):
+    """Where eight rows end up that follow each other: side by side, so that none waits for the memory of another."""
+    a = b = c = d = e = f = g = h = np.uint64(0)
     while True:
-        next_first = _child_of(nodes, values, i, first)
-        next_second = _child_of(nodes, values, i + ONE, second)
-        next_third = _child_of(nodes, values, i + SECOND, third)
-        next_fourth = _child_of(nodes, values, i + THIRD, fourth)
-        moved = (next_first ^ first) | (next_second ^ second) | (next_third ^ third) | (next_fourth ^ fourth)
+        next_a, next_b = _child_of(nodes, values, i, a), _child_of(nodes, values, i + ONE, b)
+        next_c, next_d = _child_of(nodes, values, i + SECOND, c), _child_of(nodes, values, i + THIRD, d)
+        next_e, next_f = _child_of(nodes, values, i + FOURTH, e), _child_of(nodes, values, i + FIFTH, f)
+        next_g, next_h = _child_of(nodes, values, i + SIXTH, g), _child_of(nodes, values, i + SEVENTH, h)
+        moved = (next_a ^ a) | (next_b ^ b) | (next_c ^ c) | (next_d ^ d)
+        moved |= (next_e ^ e) | (next_f ^ f) | (next_g ^ g) | (next_h ^ h)
         if moved == 0:
-            return first, second, third, fourth
-        first, second, third, fourth = next_first, next_second, next_third, next_fourth
+            return a, b, c, d, e, f, g, h
+        a, b, c, d, e, f, g, h = next_a, next_b, next_c, next_d, next_e, next_f, next_g, next_h
 
 
-@inner
+@merged
 def _child_of(nodes, values, i, node):
     """Where a row goes from a node; it stays in a leaf."""
-    left = nodes[node].left
     value = values[i, np.uint64(nodes[node].feature)]
-    goes_right = np.uint64(not value <= nodes[node].threshold)
-    return node if left < 0 else np.uint64(left) + goes_right
+    return np.uint64(nodes[node].left) + np.uint64(not value <= nodes[node].threshold)
 
 
 @jit

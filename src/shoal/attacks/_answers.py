@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -40,14 +41,14 @@ class Asking(NamedTuple):
         """What a model says of rows."""
         n = n_rows_of(rows)
         if self.kind == "numbers":
-            said = _call(model, "predict", rows, n)
+            said = call_model(model, "predict", rows)
             return Answers("numbers", said.reshape(n, -1).astype(float), labels.astype(float))
         assert self.classes is not None
         truth = code_labels(labels, self.classes)
         if self.kind == "labels":
-            said = np.asarray(_call(model, "predict", rows, n))
+            said = call_model(model, "predict", rows)
             return Answers("labels", np.asarray(said[:, None] == self.classes[None, :], float), truth)
-        columns = _probabilities(model, rows, n)
+        columns = probabilities_of(model, rows)
         own = np.asarray(getattr(model, "classes_", self.classes))
         if len(own) != columns.shape[1]:
             raise ShoalError(f"The model gives {columns.shape[1]} probabilities for {len(own)} classes: mend it.")
@@ -91,31 +92,45 @@ def _is_classifier(model: Any) -> bool:
     return hasattr(model, "predict_proba") or hasattr(model, "classes_")
 
 
-def _probabilities(model: Any, rows: Any, n: int) -> np.ndarray:
+def probabilities_of(model: Any, rows: Any) -> np.ndarray:
+    """What a model holds for how likely, by its probabilities or else by its decisions (n, classes)."""
     if hasattr(model, "predict_proba"):
-        found = _call(model, "predict_proba", rows, n)
-        if found.ndim != 2:
-            raise ShoalError(f"The model's predict_proba returns the shape {found.shape}, not a row of them each.")
+        found = call_model(model, "predict_proba", rows)
+        if found.ndim != 2 or found.dtype.kind not in "biuf":
+            raise ShoalError(f"predict_proba of the model returns the shape {found.shape}, not a row of numbers each.")
         if (found < -SUM_TOLERANCE).any() or (np.abs(found.sum(axis=1) - 1) > SUM_TOLERANCE).any():
             raise ShoalError("The model's probabilities are not all from 0 to 1 with a sum of 1: mend the model.")
         return np.clip(found, 0.0, 1.0)
-    found = _call(model, "decision_function", rows, n)
+    found = call_model(model, "decision_function", rows)
     found = np.column_stack([-found / 2, found / 2]) if found.ndim == 1 else found
     raised = np.exp(found - found.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
-def _call(model: Any, method: str, rows: Any, n: int) -> np.ndarray:
+def call_model(model: Any, method: str, rows: Any) -> np.ndarray:
+    """What a model answers by a method: one for each row, and if numbers, finite ones."""
     if not hasattr(model, method):
-        raise ShoalError(f"A {type(model).__name__} has no {method}, so it cannot be attacked: pass a trained model.")
+        raise ShoalError(f"The model is a {type(model).__name__}, which has no {method}: pass a trained model.")
+    found, n = call(method, getattr(model, method), rows), n_rows_of(rows)
+    if found.ndim == 0 or len(found) != n:
+        answered = 1 if found.ndim == 0 else len(found)
+        raise ShoalError(f"{method} of the model returns {answered:,} answers to {n:,} rows: it must be one each.")
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        row = int(np.argwhere(~np.isfinite(found))[0, 0])
+        raise ShoalError(f"{method} of the model returns no finite number for row {row:,}: mend the model.")
+    return found
+
+
+def call(name: str, function: Callable[[Any], Any], rows: Any) -> np.ndarray:
+    """What a function of a model returns, or a sentence if it fails."""
     with warnings.catch_warnings():
+        # A model may warn of a value that is tried and new to it, or of names of columns that it was trained without.
         warnings.simplefilter("ignore")
         try:
-            found = np.asarray(getattr(model, method)(rows))
+            return np.asarray(function(rows))
+        except ShoalError:
+            raise
         except Exception as error:  # whatever a model does with its rows
-            raise ShoalError(f"The model cannot answer: its {method} fails ({reason(error)}).") from None
-    if len(np.atleast_1d(found)) != n:
-        raise ShoalError(f"The model's {method} returns {len(np.atleast_1d(found))} answers for {n} rows: mend it.")
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        raise ShoalError(f"The model's {method} returns values that are no finite numbers: mend the model.")
-    return found
+            raise ShoalError(
+                f"{name} of the model fails on these rows ({reason(error)}): pass rows as it was trained on."
+            ) from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from shoal._kernels.matching import count_matches
+from shoal._kernels.groups import group_rows, some_row
+from shoal._kernels.matching import Runs, count_matches, nested_cells
 from shoal.attacks._matching import Compared, distinct, stack_runs, starts_of
 
 # Predicates: 6 × cell + operator in some columns, -1 in all others, such as age >= 60 and town in {Graz, Leoben}.
@@ -24,16 +26,21 @@ def draw_predicates(
     columns: Sequence[Compared], wanted: int, n_columns: int, random: np.random.Generator
 ) -> np.ndarray:
     """Different predicates that hold for one released row each, made from rows and columns drawn at random."""
-    rows = np.column_stack([column.released for column in columns])
+    cells = np.column_stack([column.released for column in columns])
     outward = np.column_stack([_outward(column)[column.released] for column in columns])
-    _, sizes, labels = distinct(rows)
+    tests, rows = _tests_on_release(columns)
+    every, sizes, labels = distinct(rows)
+    few, few_sizes, _ = distinct(np.ascontiguousarray(rows[:: len(rows) // FIRST_LOOK + 1]))
     # What is made from one of several equal rows holds for all of them.
     alone = np.flatnonzero(sizes[labels] == 1)
     made = np.empty((0, len(columns)), np.int64)
     for _ in range(0, ATTEMPTS * wanted if len(alone) else 0, BATCH):
         drawn = random.choice(alone, BATCH)
-        tried = _leave_out(6 * rows[drawn] + outward[drawn], n_columns, random)
-        made = _add_unique(columns, made, tried, rows)
+        tried = _leave_out(6 * cells[drawn] + outward[drawn], n_columns, random)
+        for some, weights in ((few, few_sizes), (every, sizes)):  # a few rows already rule out most predicates
+            tried = tried[_count(tests, tried, some, weights)[0] <= 1]
+        made = np.concatenate([made, tried])
+        made = made[group_rows(made)[1]]
         if len(made) >= wanted:
             break
     return made[:wanted]
@@ -41,22 +48,26 @@ def draw_predicates(
 
 def rare_predicates(columns: Sequence[Compared], wanted: int, random: np.random.Generator) -> np.ndarray:
     """Predicates on one column that hold for one released row each: values that occur once, and the ends of lines."""
-    rows = np.column_stack([column.released for column in columns])
-    tried = np.empty((0, len(columns)), np.int64)
-    for j, column in enumerate(columns):
-        here, counts = np.unique(column.released, return_counts=True)
-        low, high = column.cells.low[here], column.cells.high[here]
-        lowest, highest = high == np.nanmin(high, initial=np.inf), low == np.nanmax(low, initial=-np.inf)
-        codes = np.concatenate([6 * here[counts == 1] + EQ, 6 * here[lowest] + LE, 6 * here[highest] + GE])
-        tried = np.concatenate([tried, np.full((len(codes), len(columns)), -1)])
-        tried[len(tried) - len(codes) :, j] = codes
-    tried = random.permutation(tried)
-    made = tried[:0]
-    for start in range(0, len(tried), BATCH):
-        made = _add_unique(columns, made, tried[start : start + BATCH], rows)
-        if len(made) >= wanted:
-            break
-    return made[:wanted]
+    tried, holding = zip(*(_rare_in(column) for column in columns), strict=True)
+    order = random.permutation(sum(map(len, tried)))
+    kept = order[np.concatenate(holding)[order] == 1][:wanted]
+    made = np.full((len(kept), len(columns)), -1)
+    owner = np.repeat(np.arange(len(columns)), [len(here) for here in tried])
+    made[np.arange(len(kept)), owner[kept]] = np.concatenate(tried)[kept]
+    return made
+
+
+def _rare_in(column: Compared) -> tuple[np.ndarray, np.ndarray]:
+    """Predicates on one column, and for how many released rows they hold; of those that hold for more, any number."""
+    once = np.flatnonzero(column.counts == 1)
+    nested = (_nested_on_line(column) if column.on_line else _nested_names(column))[once] if len(once) else once
+    if not column.on_line:
+        return 6 * once + EQ, nested
+    here = np.flatnonzero(column.counts)
+    low, high = column.cells.low[here], column.cells.high[here]
+    lowest, highest = here[high == np.nanmin(high, initial=np.inf)], here[low == np.nanmax(low, initial=-np.inf)]
+    ends = (np.full(len(cells), column.counts[cells].sum()) for cells in (lowest, highest))
+    return np.concatenate([6 * once + EQ, 6 * lowest + LE, 6 * highest + GE]), np.concatenate([nested, *ends])
 
 
 def random_predicates(
@@ -64,7 +75,7 @@ def random_predicates(
 ) -> np.ndarray:
     """Cells, operators and columns drawn at random."""
     drawn = [
-        6 * random.choice(np.unique(column.released), wanted)
+        6 * random.choice(np.flatnonzero(column.counts), wanted)
         + random.integers(0, len(OPERATORS) if column.on_line else 2, wanted)
         for column in columns
     ]
@@ -72,8 +83,8 @@ def random_predicates(
 
 
 def _leave_out(predicates: np.ndarray, n_columns: int, random: np.random.Generator) -> np.ndarray:
-    order = np.argsort(random.random(predicates.shape), axis=1)
-    return np.where(np.argsort(order, axis=1) < n_columns, predicates, -1)
+    drawn = random.random(predicates.shape)
+    return np.where(drawn <= np.partition(drawn, n_columns - 1)[:, n_columns - 1 : n_columns], predicates, -1)
 
 
 def _outward(column: Compared) -> np.ndarray:
@@ -85,92 +96,198 @@ def _outward(column: Compared) -> np.ndarray:
     return np.where(np.isnan(column.middle), EQ, np.where(above, GE, LE))
 
 
-def _add_unique(columns: Sequence[Compared], made: np.ndarray, tried: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Add those predicates that hold for one released row, each once."""
-    few = np.ascontiguousarray(rows[:: len(rows) // FIRST_LOOK + 1])
-    for some in (few, rows):  # a few rows already rule out most predicates
-        tried = tried[count_singled(columns, tried, some, cells=True)[0] <= 1]
-    every = np.concatenate([made, tried])
-    return every[np.sort(np.unique(every, axis=0, return_index=True)[1])]
+# Whom predicates hold for. What a predicate says of a column is a list of runs of codes, whatever its operator.
+
+
+class Axis(NamedTuple):
+    """What every predicate says of one column, as runs of codes: first of none (all of them), then of 0, 1, ..."""
+
+    n_codes: int
+    at: np.ndarray
+    """The runs of predicate p are ``at[p + 1]`` to ``at[p + 2]``."""
+    first: np.ndarray
+    last: np.ndarray
+
+
+class Tests(NamedTuple):
+    """Axes side by side."""
+
+    runs: Runs
+    start: np.ndarray
+    """The number of predicate 0 of each axis."""
+    column: np.ndarray
+    """Which column each axis is of."""
 
 
 def count_singled(
-    columns: Sequence[Compared], predicates: np.ndarray, points: np.ndarray, *, cells: bool = False
+    columns: Sequence[Compared], predicates: np.ndarray, people: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How many rows fulfil each predicate, and one of them.
+    """How many people fulfil each predicate, and one of them.
 
     Parameters
     ----------
     columns : sequence of Compared
     predicates : int array (p, q)
-    points : int array (n, q)
-        Rows as codes; or as cells of the release, which fulfil what all of their values do.
+    people : sequence of q int arrays
+        Their codes, column by column.
     """
-    lists, numbers = [], np.empty(predicates.shape, np.int64)
-    n_cells = 0
-    for j, column in enumerate(columns):
-        used, numbers[:, j] = np.unique(predicates[:, j], return_inverse=True)
-        holds = (_holds_for_cells if cells else _holds_for_codes)(column, used.clip(0) // 6, used % 6)
-        holds[used < 0] = True
-        lists.append(_runs_of_masks(holds))
-        numbers[:, j] += n_cells
-        n_cells += len(used)
-    rows, weights, labels = distinct(points)
-    runs = stack_runs(lists, [len(column.cells.low) if cells else column.n_codes for column in columns])
-    _, fitting, some = count_matches(rows, weights, numbers, np.ones(len(numbers), np.int64), runs)
-    first = np.empty(len(rows), np.int64)
-    first[labels[::-1]] = np.arange(len(labels))[::-1]
+    if ((predicates >= 0).sum(axis=1) == 1).all():
+        return _count_in_one_column(columns, predicates, people)
+    points = np.column_stack(people)
+    labels, first = group_rows(points)
+    tests = _side_by_side(enumerate(map(_axis_of_codes, columns)))
+    fitting, some = _count(tests, predicates, points[first], np.bincount(labels))
     return fitting, first[some]
 
 
-def _holds_for_codes(column: Compared, cells: np.ndarray, operators: np.ndarray) -> np.ndarray:
-    """Which values fulfil a predicate: a mask over codes for each; no order holds for names or missing values."""
-    inside = np.zeros((len(cells), column.n_codes + 1), np.int8)
-    at, first, last = column.cells[:3]
-    lengths = at[cells + 1] - at[cells]
-    owner = np.repeat(np.arange(len(cells)), lengths)
-    run = np.arange(len(owner)) + np.repeat(at[cells] - np.cumsum(lengths) + lengths, lengths)
-    # Runs of a cell neither touch nor overlap.
-    inside[owner, first[run]], inside[owner, last[run] + 1] = 1, -1
-    member = np.cumsum(inside, axis=1, dtype=np.int8)[:, :-1] > 0
-    present = np.arange(column.n_codes) < column.n_codes - 1
-    low, high = column.cells.low[cells, None], column.cells.high[cells, None]
-    by_operator = {
-        NE: ~member & present,
-        GT: column.place > high,
-        LT: column.place < low,
-        GE: column.place >= low,
-        LE: column.place <= high,
-    }
-    for operator, mask in by_operator.items():
-        member = np.where((operators == operator)[:, None], mask, member)
-    return member
+def _count(
+    tests: Tests, predicates: np.ndarray, points: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    numbers = np.take(predicates, tests.column, axis=1) + tests.start
+    _, fitting, some = count_matches(points, weights, numbers, np.ones(len(numbers), np.int64), tests.runs)
+    return fitting, some
 
 
-def _holds_for_cells(column: Compared, cells: np.ndarray, operators: np.ndarray) -> np.ndarray:
-    """Which released cells surely fulfil a predicate of equality or order: a mask over cells for each."""
-    every = column.cells
+def _count_in_one_column(
+    columns: Sequence[Compared], predicates: np.ndarray, people: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for predicates that say something of one column each: its values are counted, and no rows compared."""
+    fitting, someone = np.zeros(len(predicates), np.int64), np.zeros(len(predicates), np.int64)
+    column = (predicates >= 0).argmax(axis=1)
+    for j in np.unique(column):
+        here = column == j
+        axis = _axis_of_codes(columns[j])
+        fitting[here], code = _count_on_axis(axis, predicates[here, j], people[j])
+        someone[here] = some_row(people[j], axis.n_codes)[code]
+    return fitting, someone
+
+
+def _count_on_axis(axis: Axis, predicates: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many of these codes fulfil each predicate, and one of them."""
+    before = starts_of(np.bincount(codes, minlength=axis.n_codes))
+    up_to = starts_of(before[axis.last + 1] - before[axis.first])
+    start = up_to[axis.at[predicates + 1]]
+    # The first run that holds a row, and the first code in it that a row has; any, if there is none.
+    run = np.minimum(np.searchsorted(up_to, start, side="right") - 1, len(axis.first) - 1)
+    code = np.searchsorted(before, before[axis.first[run]], side="right") - 1
+    return up_to[axis.at[predicates + 2]] - start, np.minimum(code, axis.n_codes - 1)
+
+
+def _tests_on_release(columns: Sequence[Compared]) -> tuple[Tests, np.ndarray]:
+    """What predicates of equality and order say of released cells, which fulfil what all of their values do.
+
+    Returns
+    -------
+    tests : Tests
+    rows : int64 (n, axes), the released rows
+    """
+    made = [(j, axis) for j, column in enumerate(columns) for axis in _axes_of_cells(column)]
+    rows = np.column_stack([codes[columns[j].released] for j, (codes, _) in made])
+    return _side_by_side((j, axis) for j, (_, axis) in made), rows
+
+
+def _side_by_side(axes: Iterable[tuple[int, Axis]]) -> Tests:
+    column, every = zip(*axes, strict=True)
+    runs = stack_runs([(axis.at, axis.first, axis.last) for axis in every], [axis.n_codes for axis in every])
+    return Tests(runs, starts_of([len(axis.at) - 1 for axis in every])[:-1] + 1, np.array(column))
+
+
+def _axis_of_codes(column: Compared) -> Axis:
+    """Values that fulfil a predicate; no order holds for names or missing values."""
+    cells, missing = column.cells, column.n_codes - 1
+    lengths = np.diff(cells.at)
+    # An order is one run; equality has the runs of the cell, inequality those in between.
+    n_runs = np.ones((len(lengths), len(OPERATORS)), np.int64)
+    n_runs[:, EQ], n_runs[:, NE] = lengths, lengths + 1
+    at = starts_of(np.append(1, n_runs))
+    start = at[1:-1].reshape(n_runs.shape)
+    first, last = np.zeros(at[-1], np.int64), np.full(at[-1], -1)
+    last[0] = missing
+    inside = np.arange(cells.at[-1]) + np.repeat(start[:, EQ] - cells.at[:-1], lengths)
+    first[inside], last[inside] = cells.first, cells.last
+    below = np.arange(cells.at[-1]) + np.repeat(start[:, NE] - cells.at[:-1], lengths)
+    last[below], last[start[:, NE] + lengths] = cells.first - 1, missing - 1
+    first[below + 1] = np.minimum(cells.last + 1, missing)
     if column.on_line:
-        above, below = every.low >= every.low[cells, None], every.high <= every.high[cells, None]
-        missing = np.isnan(every.low) & np.isnan(every.low[cells, None])
-        holds = np.where((operators == GE)[:, None], above, np.where((operators == LE)[:, None], below, above & below))
-        return np.asarray(holds | missing)
-    member = _holds_for_codes(column, cells, np.full(len(cells), EQ))
-    below = _summed(member)
-    within = _summed(below[:, every.last + 1] - below[:, every.first])
-    return np.asarray(within[:, every.at[1:]] - within[:, every.at[:-1]] == every.n_values)
+        ordered = np.flatnonzero(~np.isnan(cells.low))
+        place, low, high = column.place[:-1], cells.low[ordered], cells.high[ordered]
+        first[start[ordered, GT]], last[start[ordered, GT]] = np.searchsorted(place, high, side="right"), missing - 1
+        first[start[ordered, GE]], last[start[ordered, GE]] = np.searchsorted(place, low), missing - 1
+        last[start[ordered, LT]] = np.searchsorted(place, low) - 1
+        last[start[ordered, LE]] = np.searchsorted(place, high, side="right") - 1
+    return Axis(column.n_codes, at, first, last)
 
 
-def _summed(rows: np.ndarray) -> np.ndarray:
-    """Sums of all that is left of each column, and of all columns as the last."""
-    return np.pad(np.cumsum(rows, axis=1, dtype=np.int64), ((0, 0), (1, 0)))
+def _axes_of_cells(column: Compared) -> list[tuple[np.ndarray, Axis]]:
+    """The code of each released cell on an axis, and the axis; ranges have two of them, for lower and upper ends."""
+    low, high = column.cells.low, column.cells.high
+    if not column.on_line:
+        return [_axis_of_names(column)]
+    if (low < high).any():
+        return [_axis_of_ends(low, (EQ, GE), ()), _axis_of_ends(high, (), (EQ, LE))]
+    return [_axis_of_ends(low, (EQ, GE), (EQ, LE))]
 
 
-def _runs_of_masks(masks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Masks as lists of runs."""
-    edged = np.zeros((len(masks), masks.shape[1] + 2), np.int8)
-    edged[:, 1:-1] = masks
-    steps = np.diff(edged, axis=1)
-    owner, first = np.nonzero(steps == 1)
-    last = np.nonzero(steps == -1)[1] - 1
-    return starts_of(np.bincount(owner, minlength=len(masks)).tolist()), first, last
+def _axis_of_ends(ends: np.ndarray, from_it: tuple[int, ...], up_to_it: tuple[int, ...]) -> tuple[np.ndarray, Axis]:
+    """An axis of the cells' ends, with the operators that hold from a cell's own end on, and up to it."""
+    values = np.unique(ends[~np.isnan(ends)])
+    n = len(values)
+    code = np.where(np.isnan(ends), n, np.searchsorted(values, ends))
+    first, last = np.zeros((len(ends), len(OPERATORS)), np.int64), np.full((len(ends), len(OPERATORS)), n - 1)
+    first[:, from_it], last[:, up_to_it] = code[:, None], code[:, None]
+    first[code == n], last[code == n] = n, n
+    return code, Axis(n + 1, np.arange(first.size + 2), np.append(0, first), np.append(n, last))
+
+
+def _axis_of_names(column: Compared) -> tuple[np.ndarray, Axis]:
+    """An axis of sets of names."""
+    code, at, first, last = _nest_names(column)
+    n_runs = np.zeros((len(code), len(OPERATORS)), np.int64)
+    n_runs[:, EQ] = np.diff(at)
+    return code, Axis(len(code), starts_of(np.append(1, n_runs)), np.append(0, first), np.append(len(code) - 1, last))
+
+
+def _nest_names(column: Compared) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Which sets of names lie within each set: a number for each set, and runs of these numbers.
+
+    Single names are numbered by their codes, so that those in a set are a few runs; larger sets are behind them, and
+    listed one by one.
+    """
+    at, first, last = column.cells[:3]
+    alone = column.cells.n_values == 1
+    key = np.where(alone, first[at[:-1]], column.n_codes)
+    order = np.argsort(key, kind="stable")
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    names, large = key[order[: alone.sum()]], order[alone.sum() :]
+    nested_at, nested = nested_cells(at, first, last, large)
+    nested += len(names)
+    owner = np.concatenate([np.repeat(np.arange(len(key)), np.diff(at)), np.repeat(large, np.diff(nested_at))])
+    by_owner = np.argsort(owner, kind="stable")
+    low = np.append(np.searchsorted(names, first), nested)[by_owner]
+    high = np.append(np.searchsorted(names, last, side="right") - 1, nested)[by_owner]
+    return number, starts_of(np.bincount(owner, minlength=len(key))), low, high
+
+
+def _nested_names(column: Compared) -> np.ndarray:
+    """How many released rows lie within each set of names."""
+    number, at, first, last = _nest_names(column)
+    sizes = np.empty_like(column.counts)
+    sizes[number] = column.counts
+    before = starts_of(sizes)
+    up_to = starts_of(before[last + 1] - before[first])
+    return np.diff(up_to[at])
+
+
+def _nested_on_line(column: Compared) -> np.ndarray:
+    """For each cell of a line 1 if no other released cell lies within it, 2 if some do."""
+    here = np.flatnonzero(column.counts)
+    low, high = column.cells.low[here], column.cells.high[here]
+    # From the highest lower end to the lowest one: what is within a cell comes before it, or is equal to it.
+    order = np.lexsort((high, -low))
+    low, high = low[order], high[order]
+    within = np.append(np.nan, np.minimum.accumulate(high)[:-1]) <= high
+    within[:-1] |= (low[1:] == low[:-1]) & (high[1:] == high[:-1])
+    found = np.zeros(len(column.counts), np.int64)
+    found[here[order]] = 1 + within
+    return found

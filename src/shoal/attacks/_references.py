@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from shoal import frames
 from shoal.attacks._answers import Answers, Asking
+from shoal.attacks._trees import quick
 from shoal.errors import ShoalError, reason
 
 SHRINKAGE = 4.0
@@ -154,7 +155,7 @@ def _train_and_ask(
                 f"A reference model cannot be trained ({reason(error)}): pass the estimator that made the model, or "
                 "leave attacks with reference models out."
             ) from None
-        return asking.ask(model, rows, labels)
+        return asking.ask(quick(model), rows, labels)
 
 
 def seeded(estimator: Any, seed: int) -> Any:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from shoal import frames
-from shoal.errors import DataError, ShoalError, reason
+from shoal.attacks._answers import call_model, probabilities_of
+from shoal.attacks._trees import quick
+from shoal.errors import DataError, ShoalError
 from shoal.frames import Factor
 
 SMOOTHING = 0.5
@@ -70,78 +70,6 @@ def measure_residuals(said: np.ndarray, labels: np.ndarray) -> float:
     return max(spread, 1e-6 * float(labels.std())) or 1.0
 
 
-class Trees(NamedTuple):
-    """The trees of a model, whatever stands around them."""
-
-    leaves: Callable[[Any], np.ndarray]
-    """The leaf of each row in each tree (n, trees)."""
-    shares: list[np.ndarray]
-    """For each tree: the share of its training rows in each node, times the vote of the tree."""
-
-
-def find_trees(model: Any) -> Trees | None:
-    """The trees of a tree, a forest or boosted trees, in a pipeline or a search too; None of other models."""
-    if isinstance(model, Pipeline):
-        found = find_trees(model[-1])
-        return (
-            found if found is None or len(model.steps) == 1 else _seeing(found, lambda rows: model[:-1].transform(rows))
-        )
-    if hasattr(model, "best_estimator_"):
-        return find_trees(model.best_estimator_)
-    if hasattr(model, "model_"):
-        found = find_trees(model.model_)
-        return _seeing(found, model._seen) if found is not None and hasattr(model, "_seen") else found
-    if hasattr(model, "_trees") and hasattr(model, "_read_rows"):
-        return _guided_trees(model) if {"tree_", "trees_"} & set(vars(model)) else None
-    if hasattr(model, "tree_"):
-        return Trees(lambda rows: np.asarray(model.apply(rows))[:, None], [_shares(model.tree_)])
-    # Trees that see a part of the columns each would have to be handed that part.
-    if hasattr(model, "estimators_") and not hasattr(model, "estimators_features_"):
-        return _ensemble(model)
-    return None
-
-
-def _seeing(found: Trees, prepare: Callable[[Any], Any]) -> Trees:
-    return found._replace(leaves=lambda rows: found.leaves(prepare(rows)))
-
-
-def _guided_trees(model: Any) -> Trees:
-    grown = model._trees()
-
-    def leaves(rows: Any) -> np.ndarray:
-        values = model._read_rows(rows)
-        return np.column_stack([tree.apply(values) for _, tree in grown])
-
-    return Trees(leaves, [vote * _shares(tree) for vote, tree in grown])
-
-
-def _ensemble(model: Any) -> Trees | None:
-    each = model.estimators_.ravel().tolist() if isinstance(model.estimators_, np.ndarray) else list(model.estimators_)
-    if not each or not all(hasattr(one, "tree_") for one in each):
-        return None
-    votes = np.asarray(getattr(model, "estimator_weights_", np.ones(len(each))))[: len(each)]
-
-    def leaves(rows: Any) -> np.ndarray:
-        if hasattr(model, "apply"):
-            return np.asarray(model.apply(rows), np.intp).reshape(-1, len(each))
-        return np.column_stack([one.apply(rows) for one in each])
-
-    return Trees(leaves, [vote * _shares(one.tree_) for vote, one in zip(votes.tolist(), each, strict=True)])
-
-
-def _shares(tree: Any) -> np.ndarray:
-    return np.asarray(tree.n_node_samples / tree.n_node_samples[0])
-
-
-def sum_leaves(trees: Trees, rows: Any) -> np.ndarray:
-    """The share of the training rows in the leaf of each row, summed over the trees."""
-    leaves = _call("apply", trees.leaves, rows)
-    total = np.zeros(len(leaves))
-    for j, shares in enumerate(trees.shares):
-        total += shares[leaves[:, j]]
-    return total
-
-
 @dataclass(frozen=True)
 class Rows:
     """Rows as a model takes them: a table of any library, or an array."""
@@ -167,10 +95,12 @@ class Rows:
         """Some of the rows."""
         return Rows(self.data[rows] if isinstance(self.data, np.ndarray) else frames.take_rows(self.data, rows))
 
-    def factors(self) -> list[Factor]:
-        """Each column as codes and values."""
-        named = frames.from_array(self.data, self.names) if isinstance(self.data, np.ndarray) else self.data
-        return frames.in_threads(lambda name: frames.factorize(named[name]), named.columns, len(named))
+    def factor(self, column: int) -> Factor:
+        """A column as codes and values."""
+        if isinstance(self.data, np.ndarray):
+            name = self.names[column]
+            return frames.factorize(frames.from_array(self.data[:, [column]], [name])[name])
+        return frames.factorize(self.data[:, column])
 
     def filled(self, column: int, donor: Rows, row: int) -> Any:
         """These rows, all with the value in one column that a row of this or another table has there."""
@@ -232,8 +162,9 @@ def find_column(feature: str | int, rows: Rows) -> int:
     )
 
 
-def merge(one: Factor, other: Factor, name: str) -> Factor:
+def merge(members: Rows, controls: Rows, column: int) -> Factor:
     """A column of members and of controls as one."""
+    one, other, name = members.factor(column), controls.factor(column), members.names[column]
     filled = [factor for factor in (one, other) if len(factor.values)] or [one]
     contents = [factor.content for factor in filled]
     if contents[0] != contents[-1]:
@@ -269,6 +200,7 @@ class Oracle:
         if not hasattr(model, "predict"):
             raise ShoalError(f"The model is a {type(model).__name__}, which has no predict: pass a trained model.")
         self.model = model
+        self._asked = quick(model)
         self.gives_numbers: bool | None = None
         self._numbers: dict[Any, int] = {}
 
@@ -279,7 +211,7 @@ class Oracle:
 
     def answers(self, rows: Any) -> np.ndarray:
         """What the model says of each row: numbers, or the codes of classes."""
-        said = self._ask("predict", rows)
+        said = call_model(self._asked, "predict", rows)
         said = said[:, 0] if said.ndim == 2 and said.shape[1] == 1 else said
         if said.ndim != 1:
             raise ShoalError(f"The model answers {said.shape[1:]} numbers a row: attack one that gives one answer.")
@@ -291,38 +223,13 @@ class Oracle:
 
     def probabilities(self, rows: Any) -> np.ndarray:
         """What the model holds for how likely (n, classes)."""
-        said = self._ask("predict_proba", rows)
-        if said.ndim != 2 or said.dtype.kind not in "fiu":
-            raise ShoalError(f"predict_proba of the model returns the shape {said.shape}: leave this attack out.")
-        return require_present(said, "predict_proba of the model returns nothing (NaN)")
+        return probabilities_of(self._asked, rows)
 
     def code(self, classes: np.ndarray) -> np.ndarray:
         """The numbers of classes, in the order in which they are first met."""
         distinct, codes = np.unique(classes, return_inverse=True)
         numbers = [self._numbers.setdefault(one, len(self._numbers)) for one in distinct.tolist()]
         return np.array(numbers, np.intp)[codes.reshape(-1)]
-
-    def _ask(self, method: str, rows: Any) -> np.ndarray:
-        said = _call(method, getattr(self.model, method), rows)
-        if said.ndim == 0 or len(said) != len(rows):
-            n = 1 if said.ndim == 0 else len(said)
-            raise ShoalError(f"{method} of the model returns {n:,} answers to {len(rows):,} rows: it must be one each.")
-        return said
-
-
-def _call(name: str, function: Callable[[Any], Any], rows: Any) -> np.ndarray:
-    with warnings.catch_warnings():
-        # A model may warn of a value that is tried and new to it, or of names of columns that it was trained without.
-        warnings.simplefilter("ignore")
-        try:
-            return np.asarray(function(rows))
-        except ShoalError:
-            raise
-        except Exception as error:
-            raise ShoalError(
-                f"{name} of the model fails on these rows ({reason(error)}): pass rows as it was trained on."
-            ) from None
-
 
 def read_labels(y: Any, n_rows: int, who: str) -> np.ndarray | None:
     """True labels, one a row, none of them missing; None if there are none."""

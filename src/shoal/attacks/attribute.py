@@ -26,18 +26,17 @@ from shoal.attacks._tree_inversion import (
     count_errors,
     find_column,
     find_donors,
-    find_trees,
     measure_residuals,
     merge,
     open_alike,
     read_labels,
     require_numbers,
-    sum_leaves,
     try_values,
     weigh_errors,
     weigh_leaves,
     weigh_residuals,
 )
+from shoal.attacks._trees import find_trees, sum_leaves
 from shoal.errors import DataError, ShoalError, reason
 from shoal.frames import Factor
 from shoal.intervals import Interval, paired_difference, share_interval, share_right
@@ -51,6 +50,7 @@ ATTACKS = {
     "fredrikson": "the label, the model's answers to any row, and how often it errs",
 }
 """Attacks, and what each sees that its baseline does not."""
+LEARNED = "ideal", "black-box", "black-box probabilities"
 LEARNERS = "network", "boosting", "forest"
 FEWEST_ROWS = 20
 MOST_NUMBERS = 50
@@ -97,8 +97,9 @@ def infer_attribute(
         those that lead to the known answer by the rows in their leaves. ``"fredrikson"`` tries every value on any
         model, and weighs them by how often the model errs (Fredrikson et al. 2014). The latter two do not know how
         features go together, and may well be behind ``"ideal"``. By default all that can be done.
-    learner : {"network", "boosting", "forest"} or classifier
-        How the first three learn.
+    learner : {"network", "boosting", "forest"} or classifier, or None
+        How the first three learn. With None they are left out, and the baseline is the most frequent value: the
+        latter two then take no longer than asking the model.
     bins : int, optional
         Guess in which of so many ranges, each of about as many rows, a number or a date lies.
     random_state : int
@@ -123,14 +124,14 @@ def infer_attribute(
     >>> found.secret, found.accuracy.value > 0.95, found.beats_baseline
     ('the value of column 3', True, True)
     """
-    asked = _choose(attacks, model, y_members is not None)
+    asked = _choose(attacks, model, y_members is not None, learner is not None)
     scene = _set_up(members, controls, feature, bins, random_state)
     given = zip((y_members, y_controls), scene.parts, WHO, strict=True)
     labels = [read_labels(y, len(part), who) for y, part, who in given]
     adversary = _Adversary(scene, Oracle(model), _make_learner(learner, random_state), labels)
     found: dict[str, AttackResult] = {}
     rival: np.ndarray | None = None
-    for name in dict.fromkeys(("ideal", *asked)):
+    for name in dict.fromkeys(asked if learner is None else ("ideal", *asked)):
         started = time.perf_counter()
         scores = adversary.attack(name)
         found[name] = _judge(name, scores, scene, rival)._replace(seconds=time.perf_counter() - started)
@@ -154,8 +155,6 @@ class _Scene(NamedTuple):
     """How frequent each value is among rows that train."""
     donors: list[list[Donor]]
     """For each value a row that has it, to be copied from into members, and one to be copied from into controls."""
-    others: np.ndarray
-    """The other features as numbers."""
     left_out: int
     """Rows without a value."""
 
@@ -172,12 +171,12 @@ class _Adversary:
 
     def attack(self, name: str) -> np.ndarray:
         if name == "ideal":
-            return self._learn(self.scene.others)
+            return self._learn(self.others)
         if name == "black-box":
-            return self._learn(np.column_stack([self.scene.others, self._answers()]))
+            return self._learn(np.column_stack([self.others, self._answers()]))
         if name == "black-box probabilities":
             said = [self.oracle.probabilities(part.native) for part in self.scene.parts]
-            return self._learn(np.column_stack([self.scene.others, np.concatenate(said)]))
+            return self._learn(np.column_stack([self.others, np.concatenate(said)]))
         return self._invert_trees() if name == "white-box" else self._invert_errors()
 
     def _learn(self, view: np.ndarray) -> np.ndarray:
@@ -216,6 +215,13 @@ class _Adversary:
             )
         confusion = count_errors(known[train], codes[train], self.oracle.n_classes)
         return weigh_errors(said, codes[rows], confusion, scene.prior)
+
+    @cached_property
+    def others(self) -> np.ndarray:
+        """The other features as numbers."""
+        (members, controls), column = self.scene.parts, self.scene.column
+        rest = [j for j in range(len(members.names)) if j != column]
+        return _matrix([merge(members, controls, j) for j in rest], len(members) + len(controls))
 
     @cached_property
     def known(self) -> np.ndarray:
@@ -299,10 +305,12 @@ def _note(accuracy: float, common: float, has_control: bool, left_out: int) -> s
     return " ".join(said)
 
 
-def _choose(asked: Sequence[str] | None, model: Any, labelled: bool) -> list[str]:
+def _choose(asked: Sequence[str] | None, model: Any, labelled: bool, learns: bool) -> list[str]:
     """The attacks that are asked for, if they can be done; by default all that can be."""
-    ways_out = {
-        "black-box probabilities": (hasattr(model, "predict_proba"), "the model has no predict_proba"),
+    unlearned = learns, "it learns, and learner is None"
+    has_odds = hasattr(model, "predict_proba")
+    ways_out = dict.fromkeys(LEARNED, unlearned) | {
+        "black-box probabilities": unlearned if not learns else (has_odds, "the model has no predict_proba"),
         "white-box": (find_trees(model) is not None, f"{type(model).__name__} is not made of trees that can be read"),
         "fredrikson": (labelled, "it starts from true labels, and y_members is missing"),
     }
@@ -319,6 +327,8 @@ def _choose(asked: Sequence[str] | None, model: Any, labelled: bool) -> list[str
 
 
 def _make_learner(asked: Any, seed: int) -> Any:
+    if asked is None:
+        return None
     if asked == "network":
         # Rows may be few: larger steps and more patience than by default, or it stops before it has begun.
         patient = {"early_stopping": True, "n_iter_no_change": 20, "learning_rate_init": 0.005, "max_iter": 300}
@@ -338,9 +348,7 @@ def _set_up(members: Any, controls: Any, feature: str | int, bins: int | None, s
     parts = open_alike(members, controls)
     column = find_column(feature, parts[0])
     n, name = len(parts[0]), parts[0].names[column]
-    pairs = zip(parts[0].factors(), parts[1].factors(), parts[0].names, strict=True)
-    merged = [merge(one, other, label) for one, other, label in pairs]
-    secret = merged[column]
+    secret = merge(*parts, column)
     values, stand_ins = _group_values(secret, name, bins)
     codes = np.append(values, -1)[secret.codes]
     random = np.random.default_rng(int(seed))
@@ -360,7 +368,6 @@ def _set_up(members: Any, controls: Any, feature: str | int, bins: int | None, s
         judged=(halves[0][1], halves[1][1] + n),
         prior=sizes / sizes.sum(),
         donors=find_donors(parts, secret.codes, stand_ins[met]),
-        others=_matrix([factor for j, factor in enumerate(merged) if j != column], len(codes)),
         left_out=int((codes < 0).sum()),
     )
 

@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from scipy import stats
 
 from shoal._kernels import groups
 from shoal._kernels import matching as kernel
 from shoal.attacks._matching import (
     Compared,
+    codes_of,
     distinct,
+    each_row_once,
     ends_of,
     open_tables,
     runs_of,
@@ -35,6 +38,14 @@ from shoal.schema import Schema
 
 TOLERANCE = 0.05
 """A number is guessed right if it is no further off than this part of it."""
+MOST_ROWS = 12
+"""Predicates that as many rows of the control fulfil, or more, are alike: they single nobody out of a larger table."""
+EM_STEPS = 300
+"""With fewer steps extrapolated shares stay near those of the start, with more they follow every chance in the counts.
+
+Where nothing is to be found, 95 % intervals of the advantage hold 0 for 93 to 99 % of 150 tables, two to three times as
+large as the control; where the weights of predicates were taken as even up to some weight, it was 41 to 90 %.
+"""
 
 
 def singling_out(
@@ -50,8 +61,9 @@ def singling_out(
 ) -> AttackResult:
     """Find predicates that hold for one released row, and count those that hold for one person of the original table.
 
-    A predicate says of some columns that a value is in a cell of the release, or at least or at most as high. The
-    naive adversary draws columns, operators and values at random.
+    A predicate says of some columns that a value is in a cell of the release, or at least or at most as high. Equal
+    released rows are taken for one: whoever is the representative of a group is singled out by what is released of it,
+    however many rows it stands for. The naive adversary draws columns, operators and values at random.
 
     Parameters
     ----------
@@ -84,7 +96,7 @@ def singling_out(
     (1.0, True)
     """
     started = time.perf_counter()
-    columns = open_tables(original, released, control, schema)
+    columns = each_row_once(open_tables(original, released, control, schema))
     random, wanted = _random(random_state), _count("n_attacks", n_attacks)
     if mode == "multivariate":
         made = draw_predicates(columns, wanted, _count("n_columns", n_columns, len(columns), "columns"), random)
@@ -92,20 +104,21 @@ def singling_out(
         made = rare_predicates(columns, wanted, random)
     else:
         raise ShoalError(f"There is no mode {mode!r}: choose 'multivariate' or 'univariate'.")
-    people, others = stack_codes(columns), stack_codes(columns, "control")
     naive = random_predicates(columns, wanted, n_columns if mode == "multivariate" else 1, random)
-    fitting, someone = count_singled(columns, made, people)
-    hits = int((fitting == 1).sum())
-    risks = np.bincount(someone[fitting == 1], minlength=len(people)).astype(float)
+    people, others = codes_of(columns), codes_of(columns, "control")
+    fitting, someone = count_singled(columns, np.concatenate([made, naive]), people)
+    singled, by_chance = np.split(fitting == 1, [len(made)])
+    hits, n_people, n_others = int(singled.sum()), len(people[0]), len(others[0])
+    risks = np.bincount(someone[: len(made)][singled], minlength=n_people).astype(float)
     note = "" if len(made) == wanted else f"Of {wanted:,} predicates {len(made):,} could be made."
-    if len(others) < len(people):
-        note += f" The rate of the control is extrapolated from {len(others):,} rows to {len(people):,}."
+    if n_others < n_people:
+        note += f" The rate of the control is extrapolated from {n_others:,} rows to {n_people:,}."
     return _judge(
         ("singling out", "which one person fulfils a predicate", "the released table"),
         wanted,
         share_interval(hits, wanted),
-        _at_size(count_singled(columns, made, others)[0], wanted, len(others), len(people)),
-        share_interval(int((count_singled(columns, naive, people)[0] == 1).sum()), wanted),
+        _at_size(count_singled(columns, made, others)[0], wanted, n_others, n_people),
+        share_right(by_chance),
         risks,
         started,
         note,
@@ -326,37 +339,51 @@ def _excess(success: Interval, control: Interval) -> Interval:
 
 
 def _at_size(fitting: np.ndarray, wanted: int, n_control: int, n_original: int) -> Interval:
-    """Share of the predicates that single out a person of the control, if it had as many rows as the original table.
-
-    Of c rows that fulfil a predicate exactly one is in a part f of the control with a chance of c f (1 - f)^(c - 1).
-    For a larger table the chance that a predicate has weight w is taken as even up to some weight, which is fitted to
-    these shares (Cohen and Nissim 2020).
-    """
-    share = share_interval(int((fitting == 1).sum()), wanted)
+    """Share of the predicates that single out a person of the control, if it had as many rows as the original table."""
     if n_control == n_original or not len(fitting):
-        return share
-    found = fitting[fitting > 0]
-    parts = np.linspace(0.1, 1.0, 10) if n_control < n_original else np.array([n_original / n_control, 1.0])
-    singled = (found[:, None] * parts * (1 - parts) ** (found[:, None] - 1)).sum(axis=0)
-    if n_control > n_original:
-        return _scaled(share, min(float(singled[0]) / wanted, 1.0))
-    if singled[-1] == 0:
-        return share
-    sizes = np.append(parts * n_control, n_original)[:, None]
-    weights = np.geomspace(0.01 / n_original, 1.0, 400)
-    shape = (1 - (sizes * weights + 1) * (1 - weights) ** sizes) / (sizes + 1)
-    measured, wider = shape[:-1], shape[-1]
-    height = (measured * singled[:, None]).sum(axis=0) / (measured**2).sum(axis=0)
-    best = int(((measured * height - singled[:, None]) ** 2).sum(axis=0).argmin())
-    return _scaled(share, min(share.value * float(wider[best] / measured[-1, best]), 1.0))
+        return share_interval(int((fitting == 1).sum()), wanted)
+    if n_control < n_original:
+        chance, error = _extrapolate(fitting, n_control, n_original)
+    else:
+        # Of c rows that fulfil a predicate exactly one is in a part f of them with a chance of c f (1 - f)^(c - 1).
+        part = n_original / n_control
+        chances = fitting * part * (1 - part) ** (fitting - 1.0)
+        chance, error = float(chances.mean()), float(chances.std() / math.sqrt(len(chances)))
+    made = len(fitting) / wanted
+    # What is extrapolated from half of the rows is worth half of the attacks at most, even if it does not vary.
+    return _with_error(chance * made, error * made, wanted * min(n_control / n_original, 1.0))
 
 
-def _scaled(share: Interval, value: float) -> Interval:
-    """The interval of a share around another value, as wide in proportion."""
-    if share.value == 0:
-        return Interval(value, min(share.low, value), max(share.high, value))
-    factor = value / share.value
-    return Interval(value, share.low * factor, min(share.high * factor, 1.0))
+def _extrapolate(fitting: np.ndarray, n_control: int, n_original: int) -> tuple[float, float]:
+    """The chance that a predicate singles out a person of a larger table, and its standard error.
+
+    A predicate that a part w of all people fulfils singles one out of n with a chance of n w (1 - w)^(n - 1) (Cohen and
+    Nissim 2020). How frequent each w is among predicates is what makes the numbers of rows that fulfil them most
+    likely, whatever its shape, and is found by expectation and maximization. The error is that of the jackknife.
+    """
+    weights = np.append(0.0, np.geomspace(0.002 / n_original, 1.0, 150))
+    likely = stats.binom.pmf(np.arange(MOST_ROWS)[:, None], n_control, weights)
+    likely = np.concatenate([likely, (1 - likely.sum(axis=0, keepdims=True)).clip(0)])
+    counts = np.bincount(np.minimum(fitting, MOST_ROWS), minlength=MOST_ROWS + 1)
+    there = np.flatnonzero(counts)
+    # All predicates, and all but one, which is any of those that as many rows fulfil.
+    left = np.column_stack([counts, counts[:, None] - np.eye(len(counts))[:, there]])
+    left /= np.maximum(left.sum(axis=0), 1)
+    frequent = np.full((len(weights), left.shape[1]), 1 / len(weights))
+    for _ in range(EM_STEPS):
+        frequent *= likely.T @ (left / np.maximum(likely @ frequent, 1e-300))
+    larger = (n_original * weights * (1 - weights) ** (n_original - 1)) @ frequent
+    # The share grows by what the weights say: by itself it is right at the control's own size, whoever its people are.
+    chance, *others = np.minimum(left[1] * larger / np.maximum(likely[1] @ frequent, 1e-300), 1.0)
+    off = np.array(others) - np.average(others, weights=counts[there])
+    return float(chance), math.sqrt((counts[there] * off**2).sum() * (1 - 1 / len(fitting)))
+
+
+def _with_error(share: float, error: float, most: float) -> Interval:
+    """A share with Wilson's interval of so many rows that a share of them would have this error, at most of some."""
+    spread = share * (1 - share)
+    rows = min(spread / error**2, most) if spread > 0 and error > 0 else most
+    return share_interval(share * rows, rows)  # type: ignore[arg-type]  # parts of a row do as well
 
 
 def _by_row(rows: np.ndarray, right: np.ndarray, n: int) -> np.ndarray:

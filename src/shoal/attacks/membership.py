@@ -9,15 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from threadpoolctl import threadpool_limits
 
 from shoal import frames
+from shoal._kernels import groups
+from shoal.attacks import _learners as learners
 from shoal.attacks import _references as references
 from shoal.attacks._answers import Answers, Asking, n_rows_of, plan_asking
 from shoal.attacks._branched_network import BranchedNetwork
 from shoal.attacks._references import References
 from shoal.attacks._result import AttackResult, best_threshold, judge_two_groups
+from shoal.attacks._trees import quick
 from shoal.errors import DataError, ShoalError
 
 FEWEST_ROWS = 20
@@ -231,13 +233,11 @@ def _stability(target: Target, halves: Halves, known: References | None, seed: i
 
 
 def _forest(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    learner = RandomForestClassifier(100, min_samples_leaf=5, random_state=seed)
-    return _learn(learner, _published_view(target.answers), target, halves, seed)
+    return _learn(learners.forest, _published_view(target.answers), target, halves, seed)
 
 
 def _boosting(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    view = np.column_stack([_published_view(target.answers), _loss(target, halves, known, seed)])
-    return _learn(HistGradientBoostingClassifier(random_state=seed), view, target, halves, seed)
+    return _learn(learners.boosting, _published_view(target.answers), target, halves, seed)
 
 
 def _network(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
@@ -251,11 +251,11 @@ def _network(target: Target, halves: Halves, known: References | None, seed: int
 def _shadow(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
     """Learn from models whose members are known, then turn to the one under attack (Shokri et al. 2017)."""
     assert known is not None
-    views = [_published_view(one) for one in known.shadows]
-    rows = _thin(np.arange(len(views) * len(target.labels)), seed)
-    learner = HistGradientBoostingClassifier(random_state=seed)
-    learner.fit(np.vstack(views)[rows], known.inside[: len(views)].reshape(-1)[rows])
-    return np.asarray(learner.predict_proba(_published_view(target.answers))[:, 1])
+    views = np.vstack([_published_view(one) for one in known.shadows])
+    inside = known.inside[: len(known.shadows)].reshape(-1)
+    rows = _thin(np.arange(len(views)), seed)
+    own = _published_view(target.answers)
+    return learners.learn(learners.boosting, views[rows], inside[rows], own, seed)
 
 
 def _with_references(score: Callable[[Target, References], np.ndarray]) -> Score:
@@ -285,13 +285,12 @@ def _all_together(target: Target, halves: Halves, known: References | None, seed
         references.rmia_offline(_own_share(target), known),
     )
     view = np.column_stack([_published_view(target.answers), signal, *summary, *scores])
-    learner = HistGradientBoostingClassifier(learning_rate=0.05, l2_regularization=1.0, random_state=seed)
-    return _learn(learner, view, target, halves, seed)
+    return _learn(learners.slow_boosting, view, target, halves, seed)
 
 
-def _learn(learner: Any, view: np.ndarray, target: Target, halves: Halves, seed: int) -> np.ndarray:
+def _learn(learner: learners.Learner, view: np.ndarray, target: Target, halves: Halves, seed: int) -> np.ndarray:
     rows = _thin(halves.known, seed)
-    return np.asarray(learner.fit(view[rows], target.is_member[rows]).predict_proba(view)[:, 1])
+    return learners.learn(learner, view[rows], target.is_member[rows], view, seed)
 
 
 def _published_view(answers: Answers) -> np.ndarray:
@@ -299,7 +298,9 @@ def _published_view(answers: Answers) -> np.ndarray:
     if answers.kind == "numbers":
         truth = answers.truth.reshape(answers.columns.shape)
         return np.column_stack([answers.columns, truth, np.abs(answers.columns - truth)])
-    return np.column_stack([answers.columns, _one_hot(answers), answers.of_truth])
+    # Of two classes one tells it all.
+    shown = slice(1, None) if answers.columns.shape[1] == 2 else slice(None)
+    return np.column_stack([answers.columns[:, shown], _one_hot(answers)[:, shown], answers.of_truth])
 
 
 def _network_view(answers: Answers, clip: float) -> tuple[np.ndarray, np.ndarray]:
@@ -323,12 +324,12 @@ def _look_at_target(model: Any, members: Any, controls: Any, y_members: Any, y_c
             raise DataError(f"There are only {n} {name}: {FEWEST_ROWS} of both are needed to tell anything.")
     rows = _stack(members, controls)
     together = np.concatenate(labels) if labels[0].dtype.kind == labels[1].dtype.kind else _as_texts(labels)
-    asking = plan_asking(model, together)
-    answers = asking.ask(model, rows, together)
+    asking, asked = plan_asking(model, together), quick(model)
+    answers = asking.ask(asked, rows, together)
     overlap = _count_overlap(rows, together, sizes[0])
     if overlap == sizes[1]:
         raise DataError("Every control equals a member: pass rows that the model was not trained on as controls.")
-    return Target(model, rows, together, sizes[0], asking, answers, references.clip_of(answers), overlap)
+    return Target(asked, rows, together, sizes[0], asking, answers, references.clip_of(answers), overlap)
 
 
 def _read_labels(y: Any, n: int, name: str) -> np.ndarray:
@@ -365,11 +366,14 @@ def _count_overlap(rows: Any, labels: np.ndarray, n_members: int) -> int:
     """Controls that equal a member in every value and the label."""
     if frames.is_frame(rows):
         opened = frames.open_frame(rows)
-        groups = frames.group_rows(opened, opened.columns)
+        alike = frames.group_rows(opened, opened.columns)
+    elif rows.dtype.kind in "biuf":
+        alike = groups.group_rows((rows.astype(float) + 0.0).view(np.uint64))[0]
     else:
-        groups = np.unique(np.asarray(rows), axis=0, return_inverse=True)[1].reshape(-1)
-    both = np.unique(labels, return_inverse=True)[1] + groups * (len(labels) + 1)
-    return int(np.isin(both[n_members:], both[:n_members]).sum())
+        alike = np.unique(rows.astype(str), axis=0, return_inverse=True)[1].reshape(-1)
+    both = np.column_stack([alike, np.unique(labels, return_inverse=True)[1]]).astype(np.uint64)
+    met = groups.group_rows(both)[0]
+    return int(np.bincount(met[:n_members], minlength=met.max() + 1)[met[n_members:]].astype(bool).sum())
 
 
 def _halve(target: Target, seed: int) -> Halves:

@@ -16,18 +16,12 @@ from shoal.binned_trees import Grown
 from shoal.errors import DataError
 from shoal.trees._features import Binned, Names
 
-NODE = np.dtype(
-    [("threshold", np.float64), ("left", np.int32), ("feature", np.int32), ("marks", np.int64)],
-    align=True,
-)
-"""A node; its right child follows the left one, which is -1 in a leaf. The feature of a leaf is 0: it may be read."""
-
 
 class Branches(NamedTuple):
     """Where rows go; node 0 is the root, and children come behind their parents."""
 
     nodes: np.ndarray
-    """NODE (n,)"""
+    """``tree_use.NODE`` (n,)"""
     side: np.ndarray
     """uint64 (n, 4): a bit for each code of a name that goes left."""
 
@@ -55,23 +49,26 @@ class Tree:
         self.__dict__.update(state)
         nodes, side = self.branches
         n = len(nodes)
-        if nodes.dtype != NODE or side.dtype != np.uint64 or side.shape != (n, growing.SIDE_WORDS):
+        if nodes.dtype != kernel.NODE or side.dtype != np.uint64 or side.shape != (n, growing.SIDE_WORDS):
             raise DataError("The file holds a tree whose nodes are not those of a tree: save the model anew.")
-        inner = np.flatnonzero(nodes["left"] >= 0)
+        leaf = nodes["left"] == np.arange(n)
+        inner = np.flatnonzero(~leaf)
         left = nodes["left"][inner]
         whole = n > 0 and all(len(column) == n for column in self.sums) and self.sums.value.ndim == 2
         if (
             not whole
             or (left <= inner).any()
             or (left + 1 >= n).any()
+            or (nodes["threshold"][leaf] != np.inf).any()
             or not _within(nodes["feature"], self.n_features)
         ):
             raise DataError("The file holds a tree whose nodes do not hang together: save the model anew.")
 
-    @property
+    @cached_property
     def children_left(self) -> np.ndarray:
         """The left child of each node; -1 in a leaf."""
-        return self.branches.nodes["left"]
+        left = self.branches.nodes["left"]
+        return np.where(left == np.arange(len(left)), -1, left).astype(np.int32)
 
     @property
     def children_right(self) -> np.ndarray:
@@ -92,7 +89,7 @@ class Tree:
     @property
     def threshold(self) -> np.ndarray:
         """Numbers up to here go left; NaN where names are asked about, and in leaves."""
-        return self.branches.nodes["threshold"]
+        return np.where(self.is_leaf, np.nan, self.branches.nodes["threshold"])
 
     @property
     def value(self) -> np.ndarray:
@@ -199,13 +196,12 @@ class Tree:
         if alpha <= 0 or self.node_count == 1:
             return self
         risk = self.sums.impurity * self.sums.weight / self.sums.weight[0]
-        is_leaf, remains = kernel.prune(self.children_left.copy(), self.children_right, risk, alpha)
+        is_leaf, remains = kernel.prune(self.children_left, self.children_right, risk, alpha)
         number = np.cumsum(remains) - 1
         nodes = self.branches.nodes.copy()
         # Siblings stay or go together, so the right child still follows the left one.
-        nodes["left"] = np.where(is_leaf, -1, number[nodes["left"]])
-        nodes["feature"][is_leaf] = 0
-        nodes["threshold"][is_leaf] = np.nan
+        nodes["left"] = number[nodes["left"]]
+        nodes[is_leaf] = kernel.make_leaves(number[is_leaf])
         branches = Branches(nodes[remains], self.branches.side[remains])
         return replace(self, branches=branches, sums=Sums(*(column[remains] for column in self.sums)))
 
@@ -228,9 +224,10 @@ def build_tree(grown: Grown, binned: Binned, sums: Sums) -> Tree:
     feature = np.where(is_leaf, 0, grown.nodes[:, growing.ATTRIBUTE])
     is_names = np.array([isinstance(one, Names) for one in binned.features])
     threshold, missing_left = _thresholds(grown, binned)
-    nodes = np.zeros(len(is_leaf), NODE)
+    nodes = np.zeros(len(is_leaf), kernel.NODE)
     nodes["threshold"], nodes["left"], nodes["feature"] = threshold, grown.nodes[:, growing.LEFT], feature
-    nodes["marks"] = kernel.NAMES * (~is_leaf & is_names[feature]) + kernel.MISSING_LEFT * missing_left
+    nodes["marks"] = kernel.NAMES * is_names[feature] + kernel.MISSING_LEFT * missing_left
+    nodes[is_leaf] = kernel.make_leaves(np.flatnonzero(is_leaf))
     return Tree(Branches(nodes, grown.side), sums, len(binned.features))
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shoal._options import Reading
+from shoal.cli._options import Reading
 from shoal.errors import ShoalError
 
 if TYPE_CHECKING:
@@ -88,6 +88,71 @@ def refuse_overwriting(sources: list[Path], outputs: list[Path]) -> None:
         for other in (*sources, *outputs[:i]):
             if output.resolve() == other.resolve() or (output.exists() and other.exists() and output.samefile(other)):
                 raise ShoalError(f"Writing {str(output)!r} would overwrite {str(other)!r}: choose another file.")
+
+
+class Attacked(NamedTuple):
+    """A model that is to be attacked, and what is known of it."""
+
+    model: Any
+    members: polars.DataFrame
+    controls: polars.DataFrame
+    released: polars.DataFrame | None
+    estimator: Any
+    """How the model was trained; None if as itself."""
+
+
+class AttackedFiles(NamedTuple):
+    """Where to read a model that is to be attacked."""
+
+    model: Path
+    members: Path
+    controls: Path | None
+    released: Path | None
+    training: Path | None
+    """How it was trained, and on which of the members' rows."""
+
+    @property
+    def files(self) -> list[Path]:
+        """All of them."""
+        return [path for path in self if path is not None]
+
+    def read(self, reading: Reading, schema: Schema, trust: bool) -> Attacked:
+        """Read everything."""
+        from shoal.models import load_model
+        from shoal.provenance import Provenance
+
+        provenance = None if self.training is None else Provenance.from_json(self.training)
+        members = reading.table(self.members)
+        controls = None if self.controls is None else reading.table(self.controls)
+        model = load_model(self.model, trust=trust)
+        estimator = None
+        if provenance is not None:
+            members, held_out = provenance.part(members)
+            controls = held_out if controls is None else controls
+            estimator = provenance.estimator(model, schema)
+        if controls is None or not controls.height:
+            raise ShoalError("There are no rows that the model was not trained on: name some by --controls.")
+        released = None if self.released is None else reading.table(self.released)
+        return Attacked(model, members, controls, released, estimator)
+
+
+def find_attacked(
+    model: Path | None, members: Path, controls: Path | None, released: Path | None, folder: Path | None
+) -> AttackedFiles:
+    """Files that are named, and where they are not, those of a folder that protect or train has written."""
+    if folder is None:
+        for path, option in ((model, "--model"), (controls, "--controls")):
+            if path is None:
+                raise ShoalError(f"{option} is missing: name a file, or --from a folder that protect or train wrote.")
+        assert model is not None
+        return AttackedFiles(model, members, controls, released, None)
+    training = folder / "training.json"
+    if not training.is_file():
+        raise ShoalError(f"--from {folder} has no training.json: name a folder that protect or train has written.")
+    found = sorted(folder.glob("released.*"))
+    return AttackedFiles(
+        model or folder / "model.skops", members, controls, released or (found[0] if found else None), training
+    )
 
 
 def raw_risk(frame: polars.DataFrame, schema: Schema, asked: Sequence[Any]) -> Any:

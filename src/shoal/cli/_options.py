@@ -161,6 +161,12 @@ def _guide(*names: str, **details: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Guide", **details)
 
 
+Source = Annotated[Path, typer.Argument(metavar="IN", help="CSV or Parquet file.", show_default=False)]
+Table = Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet file.", show_default=False)]
+SchemaFile = Annotated[
+    Path, typer.Option("--schema", metavar="FILE", help="What each column is; 'shoal inspect' writes one.")
+]
+Json = Annotated[bool, typer.Option("--json", help='Print JSON; infinity is the text "inf", NaN null.')]
 Trust = Annotated[
     bool, _guide("--trust", help="Load the model although that runs code of its maker (pickle), or types not known.")
 ]
@@ -243,13 +249,6 @@ def find_model(model: str, schema: Schema, trust: bool) -> Any:
     if Path(model).suffix or Path(model).is_file():
         return load_model(model, trust=trust)
     raise ShoalError(f"{model!r} is neither a file nor a model: choose one of {', '.join(model_names())}.")
-
-
-def load_trained(model: str, trust: bool) -> Any:
-    """A trained model from a file."""
-    from shoal.models import load_model
-
-    return load_model(model, trust=trust)
 
 
 def find_predictor(path: Path, trust: bool) -> Any:
