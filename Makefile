@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test bench lock clean
+.PHONY: help demo test dp bench lock clean
 
 help:
 	@echo "make demo   protect a model of an embedded census and look at the result"
 	@echo "make test   all tests, linters and type checks"
+	@echo "make dp     what the baselines with differential privacy need, for their tests to run too"
 	@echo "make bench  benchmarks against peers"
 	@echo "make lock   pin the newest versions in constraints.txt"
 
@@ -25,6 +26,19 @@ test: $(VENV)/.test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
+
+# The forest of diffprivlib does not run beside current scikit-learn, so it has an environment of its own.
+ifneq ($(wildcard .peer-diffprivlib/.made),)
+test: export SHOAL_DIFFPRIVLIB_PYTHON ?= $(CURDIR)/.peer-diffprivlib/bin/python
+endif
+
+dp: $(VENV)/.test .peer-diffprivlib/.made
+	$(PIP) torch==2.13.0 opacus==1.6.0
+
+.peer-diffprivlib/.made:
+	$(PYTHON) -m venv .peer-diffprivlib
+	.peer-diffprivlib/bin/python -m pip install --quiet --disable-pip-version-check diffprivlib==0.6.6 'scikit-learn<1.8'
+	touch $@
 
 bench: $(VENV)/.test
 	$(PIP) --no-deps -r benchmarks/peers.txt
@@ -48,4 +62,4 @@ $(VENV)/.test: pyproject.toml constraints.txt tests/judges.txt | $(VENV)/bin/pyt
 	touch $@ $(VENV)/.core
 
 clean:
-	rm -rf $(VENV) .peer .peer-art .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
+	rm -rf $(VENV) .peer-* .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis demo

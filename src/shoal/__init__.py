@@ -46,6 +46,7 @@ _HOMES = {
     "clean": "cleaning",
     "audit": "auditing",
     "ProtectedModel": "protected_model",
+    "WeightSession": "interactive",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -1,0 +1,108 @@
+"""Attack a model of the raw rows and one of the release, and keep the evidence: what the audit's process does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from shoal import files
+from shoal._evaluation_plan import usable_recoding
+from shoal.anonymizers import find_method
+from shoal.auditing import Audit, audit, compare_audits
+from shoal.models import features, read_target
+from shoal.protected_model import ProtectedModel
+from shoal.release import anonymize
+from shoal.report import dump_json
+from shoal.schema import Schema
+from shoal.studio.estimators import find_estimator
+from shoal.studio.settings import Settings
+
+PAGE, NUMBERS, SIDE_BY_SIDE = "audit.html", "audit.json", "audits.html"
+MOST_ROWS = 40_000
+SEED = 0
+
+
+def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable[[str], None]) -> None:
+    """Attack both models with half of the rows as members; writes pages and numbers into the folder."""
+    step("Reading the table")
+    settings = Settings.from_dict(set_to)
+    frame = files.read_table(folder / "table.parquet")
+    schema = settings.weighted(Schema.from_toml(folder / "schema.toml"))
+    order = np.random.default_rng(SEED).permutation(frame.height)[:MOST_ROWS]
+    half = len(order) // 2
+    members, controls = frame[order[:half].tolist()], frame[order[half:].tolist()]
+    seen, y = members.select(features(schema)), read_target(members, schema)
+    shown = Schema([attribute for attribute in schema if attribute.role != "identifier"])
+    estimator = find_estimator(settings.model or "tree", folder, schema)
+    protected = ProtectedModel(
+        estimator,
+        find_method(settings.method)(
+            shown,
+            settings.k,
+            constraints=tuple(settings.constraints()),
+            suppression=settings.suppression,
+            recoding=usable_recoding(settings.method, None),
+            random_state=SEED,
+            **settings.options(),
+        ),
+    )
+    step("Training on raw rows")
+    raw = clone(estimator).fit(seen, y)
+    options: dict[str, Any] = {"n_references": references, "random_state": SEED, "n_jobs": 1}
+    if not references:
+        options |= {"attacks": ["loss", "label", "forest", "boosting", "network"], "n_references": 2}
+    step("Attacking the model of raw rows")
+    before = audit(raw, members, controls, schema, **options)
+    step("Training on the release")
+    model = protected.fit(seen, y)
+    step("Attacking the model of the release, and the release")
+    released = anonymize(
+        members, schema, settings.k, method=settings.method, constraints=settings.constraints(),
+        suppression=settings.suppression, random_state=SEED, **settings.options(),
+    ).frame  # fmt: skip
+    after = audit(model, members, controls, schema, estimator=protected, released=released, **options)
+    step("Writing the evidence")
+    after.to_html(folder / PAGE, title="Audit of the release")
+    both = {"raw rows": before, f"{settings.method}, k = {settings.k}": after}
+    compare_audits(both).to_html(folder / SIDE_BY_SIDE, title="Before and after")
+    numbers = {name: found.facts() for name, found in both.items()}
+    summary = {name: summarise(found) for name, found in both.items()}
+    with files.replacing(folder / NUMBERS) as temporary:
+        temporary.write_text(dump_json({"summary": summary, "audits": numbers}) + "\n", encoding="utf-8")
+
+
+def summarise(found: Audit) -> dict[str, Any]:
+    """Verdicts, scores of the model, and a line for each attack."""
+    return {
+        "verdicts": [one._asdict() for one in found.verdicts],
+        "scores": found.about["scores"],
+        "attacks": [
+            {
+                "risk": risk,
+                "attack": one.attack,
+                "accuracy": one.accuracy.value,
+                "baseline": one.baseline.value,
+                "advantage": list(one.advantage),
+                "area": None if one.auc is None else one.auc.value,
+            }
+            for risk, results in found.results.items()
+            for one in results
+        ],
+        "curves": {
+            one.attack: [one.curve.false_alarms.tolist(), one.curve.hits.tolist()]
+            for one in found.results.get("membership", [])
+            if one.curve is not None
+        },
+        "skipped": [one._asdict() for one in found.skipped],
+    }
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """What :func:`attack` wrote, in short."""
+    found: dict[str, Any] = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["summary"]
+    return found

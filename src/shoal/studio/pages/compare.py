@@ -1,0 +1,239 @@
+"""The page Compare: variants side by side, what privacy costs a model, and what Flash had to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from fastapi import Request
+from nicegui import ui
+
+from shoal.studio.desk import Desk
+from shoal.studio.pages import layout
+from shoal.studio.pages.frontier import draw_frontier, point_of
+from shoal.studio.pages.lattice_drawing import TAGS, Drawn, draw_lattice
+
+PATH = "/compare"
+TITLES = (
+    "Variant", "", "Method", "#k", "#l", "#t", "#Weights", "#Groups", "#Smallest", "#NCP loss", "#Suppressed",
+    "Score before → after", "#Highest risk", "#Average risk",
+)  # fmt: skip
+
+
+def add(studio: Any) -> None:
+    """Register the page."""
+
+    @ui.page(PATH)
+    def page(request: Request) -> None:
+        desk = layout.desk_of(studio, request)
+        with layout.frame(desk, PATH):
+            if not layout.needs_table(desk):
+                ComparePage(desk).draw()
+
+
+class ComparePage:
+    """Everything that depends on the variants is drawn anew when they change."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._across = "k"
+
+    def draw(self) -> None:
+        """Draw the whole page."""
+        with ui.column().classes("gap-0"):
+            layout.heading("Compare variants")
+            ui.label("Keep settings that you like, and see what each gains and costs.").classes("soft")
+        self._variants = ui.column().classes("w-full gap-4")
+        self._draw_variants()
+        _draw_lattice_card(self.desk)
+
+    def _draw_variants(self) -> None:
+        self._variants.clear()
+        variants = self.desk.variants
+        with self._variants:
+            with ui.card().classes("w-full p-4 gap-3"):
+                layout.heading("Variants", 2)
+                if variants:
+                    self._draw_table(variants)
+                else:
+                    ui.label("None is kept yet. Keep the present settings, change them, and keep them again.").props(
+                        "data-testid=no-variants"
+                    )
+                self._draw_keeping()
+            if variants:
+                self._draw_frontier(variants)
+
+    def _draw_keeping(self) -> None:
+        settings = self.desk.settings
+
+        async def keep() -> None:
+            doing = "Releasing and measuring the present settings"
+            await self._apply(layout.do_shown(doing, self.desk.keep_variant, name.value or ""))
+
+        with ui.row().classes("items-center gap-2"):
+            name = ui.input("Keep the present settings as", value=f"{settings.method}, k = {settings.k}")
+            layout.mark(name.props("outlined dense maxlength=80").classes("w-72"), "keep-name", "Name of the variant")
+            layout.mark(ui.button("Keep", icon="bookmark_add", on_click=keep).props("no-caps"), "keep-variant")
+            layout.mark(ui.button("Change them").props("no-caps flat href=/shape"), "to-shape")
+
+    async def _apply(self, done: Awaitable[tuple[bool, Any]]) -> None:
+        worked, _ = await done
+        if worked:
+            self._draw_variants()
+
+    def _draw_table(self, variants: list[dict[str, Any]]) -> None:
+        used = self.desk.settings.to_dict()
+        with layout.table(*TITLES, label="Variants side by side") as body:
+            body.props["data-testid"] = "variants"
+            for variant in variants:
+                self._draw_variant(variant, variant["settings"] == used)
+
+    def _draw_variant(self, variant: dict[str, Any], used: bool) -> None:
+        name, settings = variant["name"], variant["settings"]
+        with layout.mark(ui.element("tr"), f"variant-{name}"):
+            with layout.cell("font-bold"):
+                ui.label(name)
+                if variant["outdated"]:
+                    badge = ui.badge("other columns").props("color=warning")
+                    badge.tooltip("Roles, kinds or hierarchies have changed since it was kept")
+                elif used:
+                    ui.badge("in use").props("color=primary")
+            with layout.cell("whitespace-nowrap"):
+                self._draw_buttons(name)
+            with layout.cell("whitespace-nowrap"):
+                ui.label(settings["method"])
+            for text in (str(settings["k"]), _or_dash(settings["l"]), _or_dash(settings["t"])):
+                _number(text)
+            _draw_weights(settings["weights"])
+            for text in _measured(variant):
+                _number(text)
+            with layout.cell("whitespace-nowrap"):
+                _draw_score(variant["utility"])
+            for risk in ("prosecutor", "marketer"):
+                _number(layout.percent(variant["risk"][risk]))
+
+    def _draw_buttons(self, name: str) -> None:
+        async def use() -> None:
+            await self._apply(layout.do(self.desk.use_variant, name))
+            with self._variants:
+                ui.notify(f"The settings of {name!r} are in use.")
+
+        async def drop() -> None:
+            await self._apply(layout.do(self.desk.drop_variant, name))
+
+        button = ui.button("Use", on_click=use).props("flat dense no-caps")
+        layout.mark(button, f"use-{name}", f"Use the settings of {name}")
+        button = ui.button(icon="delete", on_click=drop).props("flat dense round color=negative")
+        layout.mark(button, f"drop-{name}", f"Drop {name}").tooltip("Drop")
+
+    # What privacy costs
+
+    def _draw_frontier(self, variants: list[dict[str, Any]]) -> None:
+        points = [point_of(variant) for variant in variants]
+        scored = any(point.score is not None for point in points)
+        with ui.card().classes("w-full p-4 gap-2"):
+            with ui.row().classes("w-full items-center justify-between"):
+                layout.heading("What privacy costs", 2)
+                across = ui.toggle({"k": "by k", "risk": "by average risk"}, value=self._across).props(
+                    'no-caps padding="xs md"'
+                )
+                layout.mark(across, "frontier-across", "What the plot shows from left to right")
+            ui.label(_explain(scored)).classes("soft text-sm")
+            chart = ui.echart(draw_frontier(points, self._across), renderer="svg").classes("shoal-chart w-full h-96")
+            layout.mark(chart, "frontier", "Score, privacy and loss of all variants").props("role=img")
+
+        def turn(event: Any) -> None:
+            self._across = event.value
+            chart.options.clear()
+            chart.options.update(draw_frontier(points, event.value))
+            chart.update()
+
+        across.on_value_change(turn)
+
+
+def _or_dash(value: Any) -> str:
+    return "–" if value is None else f"{value:g}"
+
+
+def _number(text: str) -> None:
+    with layout.cell("number"):
+        ui.label(text)
+
+
+def _measured(variant: dict[str, Any]) -> list[str]:
+    loss = layout.percent(variant["loss"]["ncp"])
+    return [f"{variant['groups']:,}", f"{variant['k']:,}", loss, f"{variant['suppressed']:,}"]
+
+
+def _draw_weights(weights: dict[str, float]) -> None:
+    changed = {name: weight for name, weight in weights.items() if weight != 1}
+    with layout.cell("number"):
+        label = ui.label(f"{len(changed)} changed" if changed else "–")
+        if changed:
+            label.tooltip(", ".join(f"{name} {weight:.3g}" for name, weight in changed.items()))
+
+
+def _draw_score(utility: dict[str, Any] | None) -> None:
+    if utility is None or "error" in utility:
+        label = ui.label("–")
+        if utility is not None:
+            label.tooltip(utility["error"])
+        return
+    before, after = utility["before"], utility["after"]
+    ui.label(f"{_score(utility, before['value'])} → {_score(utility, after['value'])}")
+    interval = f"{_score(utility, after['low'])} to {_score(utility, after['high'])}"
+    ui.label(f"{utility['model']}, {utility['score']}, {interval}").classes("soft text-xs")
+
+
+def _score(utility: dict[str, Any], value: float) -> str:
+    return f"{100 * value:.1f} %" if utility["score"] == "accuracy" else f"{value:.3f}"
+
+
+def _explain(scored: bool) -> str:
+    if not scored:
+        return (
+            "No variant has a score, as no model was trained: the plot shows how much is lost instead. Lower is better."
+        )
+    return (
+        "Higher is better for the model. The redder a point, the more is lost; thin lines are 95 % intervals, and the "
+        "dashed line joins variants that no other beats in both directions."
+    )
+
+
+def _draw_lattice_card(desk: Desk) -> None:
+    async def search() -> None:
+        worked, drawn = await layout.do_shown("Searching the lattice", _search, desk)
+        if worked:
+            place.clear()
+            with place:
+                _show_lattice(drawn)
+
+    with ui.card().classes("w-full p-4 gap-2"):
+        layout.heading("What Flash can choose from", 2)
+        ui.label(
+            "Flash generalises each quasi-identifier to one level of its hierarchy. Each node is a choice of levels, "
+            "with raw values at the bottom and everything suppressed at the top. To search it may take some seconds."
+        ).classes("soft text-sm max-w-4xl")
+        button = ui.button("Draw the lattice", icon="schema", on_click=search).props("no-caps outline")
+        layout.mark(button, "draw-lattice")
+        place = ui.column().classes("w-full gap-2")
+
+
+def _search(desk: Desk) -> Drawn:
+    return draw_lattice(desk.lattice(), [attribute.name for attribute in desk.schema.quasi])
+
+
+def _show_lattice(drawn: Drawn) -> None:
+    levels = ", ".join(f"{name} {level} of {top}" for name, (level, top) in drawn.chosen.items())
+    ui.label(f"Chosen levels: {levels}.").props("data-testid=lattice-chosen")
+    with ui.row().classes("gap-x-4 gap-y-1 text-sm"):
+        for tag, n in drawn.tags.items():
+            if n:
+                with ui.row().classes("items-center gap-1 no-wrap"):
+                    meaning, colour = TAGS[tag]
+                    ui.element("span").style(f"width:.8rem; height:.8rem; border-radius:50%; background:{colour}")
+                    ui.label(f"{meaning} ({n:,})")
+    if drawn.nodes > drawn.shown:
+        told = f"{drawn.shown:,} of {drawn.nodes:,} nodes are drawn, those first that were looked at."
+        ui.label(told).classes("soft text-sm")
+    layout.mark(ui.html(drawn.svg, sanitize=False).classes("shoal-picture w-full"), "lattice")

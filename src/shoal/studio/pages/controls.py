@@ -1,0 +1,208 @@
+"""The controls of the page Shape: how to release, and what each attribute weighs."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nicegui import ui
+
+from shoal.models import model_names
+from shoal.studio.estimators import ENDINGS
+from shoal.studio.pages import layout
+from shoal.studio.pages.figures import MODELS
+from shoal.studio.settings import LEAST_K, MOST_K, Settings, methods
+
+MOST_BY_SLIDER = 100
+MOST_WEIGHT = 5.0
+NO_MODEL = ""
+MODEL_FILES = ",".join(ENDINGS)
+STYLE = """
+.shoal-weights { display: grid; gap: .1rem .75rem; align-items: center; width: 100%;
+  grid-template-columns: minmax(5rem, 8.5rem) minmax(6rem, 1fr) 2.2rem minmax(3rem, 6rem) 3.4rem; }
+/* Weights are as they are set; only what was lost can be of earlier settings. */
+.shoal-weights.shoal-older { opacity: 1; filter: none; }
+.shoal-weights.shoal-older .shoal-lost { opacity: .45; }
+.shoal-number { font-size: .8rem; font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap; }
+"""
+Change = Callable[..., Awaitable[None]]
+
+
+class Controls:
+    """Method, privacy models, suppression, and the model that is trained."""
+
+    def __init__(self, settings: Settings, change: Change, bring: Callable[[Path, str], Awaitable[None]]) -> None:
+        self._settings = settings
+        self._change = change
+        self._bring = bring
+        with ui.card().classes("w-full gap-3"):
+            layout.heading("How to release", 2)
+            self._choose_method()
+            self._choose_k()
+            self._choose_further()
+            self._choose_model()
+        self.follow(settings)
+
+    def follow(self, settings: Settings) -> None:
+        """Show what is set, also where somebody else did."""
+        self._settings = settings
+        self._method.value, self._told.text = settings.method, methods()[settings.method]
+        self._k.value, self._k_slider.value = settings.k, _by_slider(settings.k)
+        self._l.value, self._t.value = settings.l, settings.t
+        self._suppression.value = round(100 * settings.suppression, 4)
+        if settings.model is not None and settings.model not in self._model.options:
+            self._model.set_options(dict(self._model.options) | {settings.model: settings.model})
+        self._model.value = settings.model or NO_MODEL
+
+    async def _set(self, name: str, value: Any) -> None:
+        """Ask for another value; widgets also report what :meth:`follow` shows, which is no news."""
+        if value != getattr(self._settings, name):
+            # The desk checks the value when it is told.
+            self._settings = replace(self._settings, **{name: value})
+            if name == "k":
+                self._k_slider.value = _by_slider(value)
+            await self._change(**{name: value})
+
+    def _choose_method(self) -> None:
+        async def choose(event: Any) -> None:
+            self._told.text = methods()[event.value]
+            await self._set("method", event.value)
+
+        self._method = layout.mark(ui.select(list(methods()), label="Method", on_change=choose), "method")
+        self._method.classes("w-full").props("dense outlined options-dense")
+        self._told = layout.mark(ui.label("").classes("soft shoal-small -mt-2"), "method-told")
+
+    def _choose_k(self) -> None:
+        async def slide(event: Any) -> None:
+            if event.value is not None and int(event.value) != _by_slider(self._settings.k):
+                self._k.value = int(event.value)
+
+        async def write(event: Any) -> None:
+            if event.value is not None:
+                await self._set("k", _whole(event.value))
+
+        ui.label("Every row is like at least k − 1 others.").classes("shoal-small soft -mb-2")
+        with ui.row().classes("w-full no-wrap items-center gap-4"):
+            self._k_slider = ui.slider(min=LEAST_K, max=MOST_BY_SLIDER, step=1, on_change=slide).classes("grow")
+            layout.mark(self._k_slider, "k-slider", "k, by slider")
+            self._k = ui.number("k", min=LEAST_K, max=MOST_K, step=1, on_change=write).classes("w-24")
+            layout.mark(self._k.props("dense outlined"), "k")
+
+    def _choose_further(self) -> None:
+        async def set_l(event: Any) -> None:
+            await self._set("l", None if event.value is None else _whole(event.value))
+
+        async def set_t(event: Any) -> None:
+            await self._set("t", event.value)
+
+        async def set_suppression(event: Any) -> None:
+            if event.value is not None:
+                await self._set("suppression", round(event.value / 100, 6))
+
+        self._l = ui.number("l: sensitive values in a group", min=2, step=1, on_change=set_l)
+        layout.mark(self._l.props("clearable placeholder='not asked for'"), "l")
+        self._t = ui.number("t: distance to the whole table", min=0, max=1, step=0.05, on_change=set_t)
+        layout.mark(self._t.props("clearable placeholder='not asked for'"), "t")
+        self._suppression = ui.number("Rows that may be left out", min=0, max=100, step=1, on_change=set_suppression)
+        layout.mark(self._suppression.props("suffix=%"), "suppression")
+        for one in (self._l, self._t, self._suppression):
+            one.props("dense outlined stack-label").classes("w-full")
+
+    def _choose_model(self) -> None:
+        async def choose(event: Any) -> None:
+            await self._set("model", event.value or None)
+
+        names = {NO_MODEL: "none"} | {name: MODELS.get(name, name) for name in model_names()}
+        self._model = ui.select(names, label="Model trained before and after", on_change=choose)
+        layout.mark(self._model.classes("w-full").props("dense outlined options-dense"), "model")
+        with ui.expansion("Bring a model of your own").classes("w-full soft shoal-small"):
+            self._upload = layout.drop_zone(self._take, MODEL_FILES, "model-file", "A model's file")
+
+    async def _take(self, event: Any) -> None:
+        """Train a model like the one in a file from now on; those that run code need a studio that trusts them."""
+        name = Path(event.file.name).name
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / ("model" + Path(name).suffix.lower())
+            await event.file.save(path)
+            await self._bring(path, name)
+        self._upload.reset()
+
+
+class Weights:
+    """A slider for each quasi-identifier, and beside it what the release lost of it."""
+
+    def __init__(self, names: list[str], change: Change) -> None:
+        self._change = change
+        self._weights: dict[str, float] = {}
+        self._sliders: dict[str, ui.slider] = {}
+        self._lost: dict[str, tuple[ui.element, ui.label]] = {}
+        with ui.card().classes("w-full gap-2"):
+            with ui.row().classes("w-full items-center justify-between no-wrap"):
+                layout.heading("What each attribute weighs", 2)
+                reset = ui.button("All to 1", icon="restart_alt", on_click=self._reset)
+                layout.mark(reset.props("flat dense no-caps"), "reset-weights")
+            words = "The heavier an attribute, the more of its detail is kept, at the cost of the others."
+            ui.label(words).classes("soft shoal-small")
+            with ui.element("div").classes("shoal-weights") as self.box:
+                self._head()
+                for name in names:
+                    self._line(name)
+
+    def follow(self, weights: Mapping[str, float]) -> None:
+        """Show what is set, also where a duel did."""
+        self._weights = dict(weights)
+        for name, slider in self._sliders.items():
+            weight = self._weights.get(name, 1.0)
+            most = max(MOST_WEIGHT, math.ceil(weight))
+            if slider.props["max"] != most:
+                slider.props["max"] = most
+                slider.update()
+            slider.value = weight
+
+    def show_loss(self, lost: Mapping[str, float]) -> None:
+        """Show what a release lost of each attribute."""
+        for name, (bar, told) in self._lost.items():
+            share = lost.get(name, 0.0)
+            bar.style(f"width: {100 * share:.1f}%")
+            told.text = layout.percent(share)
+
+    def _head(self) -> None:
+        for text in ("attribute", "weight", "", "detail lost", ""):
+            ui.label(text).classes("soft shoal-small")
+
+    def _line(self, name: str) -> None:
+        async def slide(event: Any) -> None:
+            if event.value is not None and event.value != self._weights.get(name, 1.0):
+                self._weights[name] = event.value
+                await self._change(weights={name: round(event.value, 4)})
+
+        ui.label(name).classes("truncate text-sm").tooltip(name)
+        slider = ui.slider(min=0, max=MOST_WEIGHT, step=0.1, value=1.0, on_change=slide)
+        layout.mark(slider, f"weight-{name}", f"Weight of {name}")
+        shown = ui.label().classes("shoal-number").bind_text_from(slider, "value", lambda value: f"{value:.2f}")
+        layout.mark(shown, f"weight-{name}-value")
+        self._sliders[name] = slider
+        with ui.element("div").classes("shoal-track shoal-lost"):
+            bar = ui.element("div").classes("shoal-fill").style("width: 0%")
+        told = layout.mark(ui.label("").classes("shoal-number shoal-lost"), f"loss-{name}")
+        self._lost[name] = bar, told
+
+    async def _reset(self) -> None:
+        self._weights = {}
+        for slider in self._sliders.values():
+            slider.value = 1.0
+        await self._change(weights=dict.fromkeys(self._sliders, 1.0))
+
+
+def _by_slider(k: float) -> int:
+    """Where the slider stands that cannot show every k."""
+    return int(min(max(k, LEAST_K), MOST_BY_SLIDER))
+
+
+def _whole(number: float) -> int | float:
+    """A whole number as one; others are left for the settings to refuse."""
+    return int(number) if float(number).is_integer() else number

@@ -1,0 +1,90 @@
+"""What a person has set: plain values that can be written down, and that know no widget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from shoal.anonymizers import find_method, method_names
+from shoal.errors import ShoalError
+from shoal.models import model_names
+from shoal.privacy import LDiversity, PrivacyModel, TCloseness
+from shoal.schema import Schema
+from shoal.studio.estimators import is_file_name
+
+LEAST_K, MOST_K = 2, 10_000
+FIXED_GUIDE = 0.7
+"""The guide of accuracy-guided anonymization that is good nearly everywhere: a search takes too long here."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a table is to be released, and which model is trained on it to see what that costs."""
+
+    method: str = "mondrian"
+    k: int = 10
+    l: int | None = None  # noqa: E741 - what the model is called
+    t: float | None = None
+    suppression: float = 0.0
+    model: str | None = "tree"
+    weights: dict[str, float] = field(default_factory=dict)
+    """Of quasi-identifiers that do not weigh 1."""
+
+    def changed(self, **changes: Any) -> Settings:
+        """The same with some values changed, all of them checked."""
+        known = {one.name for one in fields(self)}
+        for name in changes:
+            if name not in known:
+                raise ShoalError(f"There is no setting {name!r}: choose {', '.join(sorted(known))}.")
+        made = replace(self, **changes)
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Refuse values that no release can have."""
+        find_method(self.method)
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or not LEAST_K <= self.k <= MOST_K:
+            raise ShoalError(f"k={self.k!r}: choose a whole number from {LEAST_K} to {MOST_K:,}.")
+        if self.l is not None and (isinstance(self.l, bool) or not isinstance(self.l, int) or self.l < 2):
+            raise ShoalError(f"l={self.l!r}: choose a whole number from 2 on, or none.")
+        if self.t is not None and not 0 < self.t <= 1:
+            raise ShoalError(f"t={self.t!r}: choose a number above 0 and up to 1, or none.")
+        if not 0 <= self.suppression <= 1:
+            raise ShoalError(f"suppression={self.suppression!r}: choose a share from 0 to 1.")
+        if self.model is not None and self.model not in model_names() and not is_file_name(self.model):
+            raise ShoalError(f"There is no model {self.model!r}: choose {', '.join(model_names())}, or none.")
+        for name, weight in self.weights.items():
+            if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1000:
+                raise ShoalError(f"The weight of {name!r} is {weight!r}: choose a number from 0 to 1,000.")
+
+    def constraints(self) -> list[PrivacyModel]:
+        """Privacy models that are asked for beside k."""
+        asked: list[PrivacyModel] = []
+        if self.l is not None:
+            asked.append(LDiversity(self.l))
+        if self.t is not None:
+            asked.append(TCloseness(self.t))
+        return asked
+
+    def weighted(self, schema: Schema) -> Schema:
+        """The schema with these weights; those of attributes that are no quasi-identifier mean nothing."""
+        quasi = {attribute.name for attribute in schema.quasi}
+        return schema.with_weights(**{name: weight for name, weight in self.weights.items() if name in quasi})
+
+    def options(self) -> dict[str, Any]:
+        """Further parameters of the method."""
+        return {"guide": FIXED_GUIDE} if self.method == "accuracy-guided" else {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Settings:
+        """What :meth:`to_dict` wrote."""
+        return cls().changed(**values)
+
+
+def methods() -> dict[str, str]:
+    """The methods by name, each with a sentence."""
+    return {name: (find_method(name).__doc__ or "").strip().split("\n")[0] for name in method_names()}

@@ -1,0 +1,171 @@
+"""Release a table as it is set, and measure what that gains and costs: everything that the page about it shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from shoal import frames
+from shoal._evaluation_plan import usable_recoding
+from shoal.comparison import Comparison, compare, part_rows
+from shoal.evaluation import seeded, telling_why
+from shoal.models import features
+from shoal.privacy import show_level
+from shoal.release import Release, anonymize
+from shoal.schema import Schema
+from shoal.studio.settings import Settings
+
+SAMPLE_ROWS = 12
+TEST_SIZE = 0.2
+SEED = 0
+Step = Callable[[str], None]
+
+
+class Raw(NamedTuple):
+    """A model of the raw rows, to compare with; trained once for a table and schema."""
+
+    model: Any
+    parts: Any
+    rows: Any
+    name: str
+    estimator: Any
+    """The same, untrained."""
+
+
+class Shaped(NamedTuple):
+    """A release, and its figures as plain values."""
+
+    release: Release
+    figures: dict[str, Any]
+
+
+def shape(frame: pl.DataFrame, schema: Schema, settings: Settings, step: Step) -> Shaped:
+    """Release the table; ``step`` is told what is done next, and may raise to stop it."""
+    begun = time.perf_counter()
+    step("Grouping rows")
+    weighted = settings.weighted(schema)
+    release = anonymize(
+        frame,
+        weighted,
+        settings.k,
+        method=settings.method,
+        constraints=settings.constraints(),
+        suppression=settings.suppression,
+        random_state=SEED,
+        **settings.options(),
+    )
+    step("Measuring")
+    figures = {
+        "settings": settings.to_dict(),
+        "rows": frame.height,
+        "groups": release.checked.groups,
+        "suppressed": release.suppressed,
+        "k": release.k,
+        "sizes": count_sizes(release.checked.sizes),
+        "loss": {"ncp": release.loss.ncp, "by_attribute": dict(release.loss.by_attribute)},
+        "risk": release.risk._asdict(),
+        "privacy": [
+            {
+                "model": one.model,
+                "attribute": one.attribute,
+                "level": show_level(one.level),
+                "asked": None if one.asked is None else show_level(one.asked),
+                "holds": one.holds,
+            }
+            for one in release.privacy
+        ],
+        "sample": draw_sample(frame, release),
+        "findings": plain(release.findings),
+        "seconds": time.perf_counter() - begun,
+    }
+    return Shaped(release, figures)
+
+
+def count_sizes(sizes: np.ndarray) -> list[dict[str, Any]]:
+    """How many groups, and rows in them, are of each size, in a few ranges that grow."""
+    if not len(sizes):
+        return []
+    low, high = int(sizes.min()), int(sizes.max())
+    edges = np.unique(np.rint(np.geomspace(low, high + 1, 13)).astype(int))
+    found = []
+    for start, stop in pairwise(edges.tolist()):
+        inside = sizes[(sizes >= start) & (sizes < stop)]
+        if len(inside):
+            label = f"{start}" if stop - start == 1 else f"{start}–{stop - 1}"
+            found.append({"size": label, "groups": len(inside), "rows": int(inside.sum())})
+    return found
+
+
+def draw_sample(frame: pl.DataFrame, release: Release) -> dict[str, Any]:
+    """Some rows before and after, and which of their cells were changed."""
+    n = len(release.labels)
+    chosen = np.sort(np.random.default_rng(SEED).choice(n, min(SAMPLE_ROWS, n), replace=False))
+    after = release.frame[chosen.tolist()]
+    before = frame[release.rows[chosen].tolist()].select(after.columns)
+    texts = [[[_text(cell) for cell in row] for row in part.rows()] for part in (before, after)]
+    return {"columns": after.columns, "rows": release.rows[chosen].tolist(), "before": texts[0], "after": texts[1]}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if isinstance(value, dict):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return plain(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def train_raw(frame: pl.DataFrame, schema: Schema, name: str, estimator: Any, step: Step) -> Raw:
+    """Train a model on raw rows; a part is held out to compare on."""
+    step(f"Training a {name} on raw rows")
+    opened = frames.open_frame(frame)
+    parts = part_rows(opened, schema, None, TEST_SIZE, SEED)
+    rows = opened[parts.rows].select(features(schema)).to_native()
+    with telling_why(name):
+        return Raw(seeded(estimator, SEED).fit(rows, parts.y), parts, rows, name, estimator)
+
+
+def compare_models(frame: pl.DataFrame, schema: Schema, settings: Settings, raw: Raw, step: Step) -> dict[str, Any]:
+    """What a model loses that is trained on a release of the training rows, on rows that it has not seen."""
+    step(f"Training a {raw.name} on the release")
+    parts, names = raw.parts, features(schema)
+    release = anonymize(
+        frame[parts.rows.tolist()],
+        settings.weighted(schema),
+        settings.k,
+        method=settings.method,
+        constraints=settings.constraints(),
+        recoding=usable_recoding(settings.method, None),
+        suppression=settings.suppression,
+        random_state=SEED,
+        **settings.options(),
+    )
+    released, y = release.frame.select(names), parts.y[release.rows]
+    with telling_why(raw.name):
+        retrained = seeded(raw.estimator, SEED).fit(released, y)
+    step("Comparing both")
+    seen = parts.held_out.select(names).to_native()
+    found: Comparison = compare(
+        raw.model, retrained, seen, parts.truth, (raw.rows, parts.y), (released, y), schema
+    )
+    return {
+        "model": raw.name,
+        "score": found.score,
+        "before": plain(found.before._asdict()),
+        "after": plain(found.after._asdict()),
+        "change": plain(found.change._asdict()),
+        "rows": found.rows,
+    }
