@@ -136,10 +136,10 @@ def test_parts_are_compiled_by_numba_if_its_version_was_not_tried(monkeypatch):
         assert _parts.make_part_compiler() is None
 
 
-@pytest.mark.parametrize("rehearse", [_rehearsal.rehearse_trees, _rehearsal.rehearse_cuts])
+@pytest.mark.parametrize("part", ahead.REHEARSALS)
 @pytest.mark.parametrize("constraints", [[], [LDiversity(2)]])
-def test_rehearsals_release_rows(rehearse, constraints):
-    rehearse(constraints)
+def test_rehearsals_release_rows(part, constraints):
+    getattr(_rehearsal, f"rehearse_{part}")(constraints)
 
 
 @pytest.fixture
@@ -153,32 +153,33 @@ def started(monkeypatch):
 
     monkeypatch.setattr(ahead, "subprocess", SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL))
     monkeypatch.setattr(ahead.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(ahead, "_running", {})
     yield commands
-    ahead.wait()
+    ahead.wait(*ahead.REHEARSALS)
 
 
 def test_kernels_are_compiled_ahead_on_the_first_run_only(started, monkeypatch, tmp_path):
-    monkeypatch.setattr(ahead, "_is_compiled", lambda: True)
-    ahead.compile_ahead(guarded=False)
+    monkeypatch.setattr(ahead, "_is_compiled", lambda part: True)
+    ahead.compile_ahead("trees", "cuts")
     assert started == []
-    monkeypatch.setattr(ahead, "_is_compiled", lambda: False)
-    ahead.compile_ahead(guarded=True)
-    ahead.compile_ahead(guarded=True)
-    assert started == [["-m", "shoal._rehearsal", part, "guarded"] for part in ahead.REHEARSALS]
-    ahead.wait()
-    ahead.wait()
-    ahead._stop()
+    monkeypatch.setattr(ahead, "_is_compiled", lambda part: part == "cuts")
+    for _ in range(2):
+        ahead.compile_ahead("trees", "cuts", guarded=True)
+    ahead.compile_ahead("questions")
+    assert started == [["-m", "shoal._rehearsal", "trees", "guarded"], ["-m", "shoal._rehearsal", "questions"]]
+    for _ in range(2):
+        ahead.wait("trees", "cuts")
 
 
 def test_nothing_is_compiled_ahead_on_a_single_core(started, monkeypatch):
-    monkeypatch.setattr(ahead, "_is_compiled", lambda: False)
+    monkeypatch.setattr(ahead, "_is_compiled", lambda part: False)
     monkeypatch.setattr(ahead.os, "cpu_count", lambda: 1)
-    ahead.compile_ahead(guarded=False)
+    ahead.compile_ahead("trees")
     assert started == []
 
 
 def test_what_is_compiled_is_found_on_disk(tmp_path):
-    code = "from shoal._kernels import ahead; print(ahead._is_compiled())"
-    assert run(code, NUMBA_CACHE_DIR=str(tmp_path)) == "False"
+    code = "from shoal._kernels import ahead; print([*map(ahead._is_compiled, ahead.REHEARSALS)])"
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path)) == "[False, False, False, False]"
     grow = "import numpy as np; from shoal import PrivacyTreeClassifier as T; T().fit(np.eye(4), [0, 0, 1, 1]); "
-    assert run(grow + code) == "True"
+    assert run(grow + code).startswith("[True, True, ")

@@ -2,10 +2,10 @@
 
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
-import threading
 import time
 import zipfile
 from pathlib import Path
@@ -29,7 +29,7 @@ from shoal.studio.app import Studio
 from shoal.studio.desk import Desk
 from shoal.studio.guard import Guard
 from shoal.studio.store import Store
-from shoal.studio.work import Errand, Latest
+from shoal.studio.work import Crew, Errand, Latest, Progress
 
 TOKEN, PORT = "a-token-that-nobody-guesses", 8123
 HOST = f"127.0.0.1:{PORT}"
@@ -256,32 +256,92 @@ def test_hierarchies_are_built_loaded_and_must_cover(desk, tmp_path):
 # Work
 
 
-def test_the_newest_work_wins_and_older_one_stops():
-    latest, begun, reached = Latest(), threading.Event(), []
+class Doing:
+    """What a process of the tests does, by name."""
 
-    def slow(step, show):
-        begun.set()
-        for i in range(200):
+    def __init__(self):
+        self.times = 0
+
+    def __call__(self, step, show, keep, what, path=None):
+        self.times += 1
+        getattr(self, what)(step, show, keep, path)
+
+    def count(self, step, show, keep, path):
+        show(self.times)
+        keep("counted")
+
+    def steps(self, step, show, keep, path):
+        for i in range(2000):
             step(f"step {i}")
             time.sleep(0.005)
-        reached.append("end")
-        return "old"
+        path.touch()
 
-    latest.ask(slow)
-    assert begun.wait(5)
-    ticket = latest.ask(lambda step, show: "new")
-    found = latest.wait(ticket, 5)
-    assert (found.result, found.of, found.error) == ("new", ticket, "")
-    assert reached == []
+    def sleep(self, step, show, keep, path):
+        step("sleeping")
+        time.sleep(120)
 
-    def fail(step, show):
+    def fail(self, step, show, keep, path):
         show("part")
         raise ShoalError("It cannot be done.")
 
-    found = latest.wait(latest.ask(fail), 5)
+    def break_down(self, step, show, keep, path):
+        raise ZeroDivisionError("by zero")
+
+    def vanish(self, step, show, keep, path):
+        os._exit(1)
+
+
+def until(holds, seconds=30):
+    for _ in range(int(seconds / 0.01)):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("It took too long.")
+
+
+@pytest.fixture(scope="module")
+def crew():
+    return Crew(Doing)
+
+
+def test_the_newest_work_wins_and_older_one_stops_at_its_next_step(crew, tmp_path):
+    latest = Latest(crew)
+    latest.ask("steps", "steps", tmp_path / "ended")
+    until(lambda: latest.progress.step.startswith("step"))
+    ticket = latest.ask("count", "count")
+    found = latest.wait(ticket, 30)
+    assert (found.result, found.of, found.error, found.behind) == (2, ticket, "", "counted")  # by the same process
+    assert not (tmp_path / "ended").exists()
+    found = latest.wait(latest.ask("fail", "fail"), 30)
     assert (found.result, found.error) == ("part", "It cannot be done.")
+    found = latest.wait(latest.ask("break", "break_down"), 30)
+    assert (found.result, found.error) == (None, "Something unforeseen happened (ZeroDivisionError: by zero).")
     latest.forget()
     assert latest.progress.result is None
+
+
+def test_work_that_does_not_come_to_a_step_is_ended(crew, monkeypatch):
+    latest = Latest(crew)
+    latest.wait(latest.ask("sleep", "count"), 30)  # what is compiled for it is there
+    latest.ask("sleep", "sleep")
+    until(lambda: latest.progress.step == "sleeping")
+    begun = time.monotonic()
+    found = latest.wait(latest.ask("count", "count"), 60)
+    assert found.result == 1  # by another process
+    assert time.monotonic() - begun < 60
+    monkeypatch.setattr("shoal.studio.work.PATIENCE", 0.0)
+    latest.ask("never done", "sleep")
+    until(lambda: latest.progress.step == "sleeping")
+    ticket = latest.ask("count", "count")
+    time.sleep(0.5)
+    assert latest.progress == Progress(ticket, True, "Waiting", 1, found.of, behind="counted")  # it may be compiling
+    latest.forget()
+
+
+def test_a_process_that_has_ended_is_told_and_another_one_goes_on(crew):
+    latest = Latest(crew)
+    assert "stopped from outside" in latest.wait(latest.ask("vanish", "vanish"), 30).error
+    assert latest.wait(latest.ask("count", "count"), 30).result == 1
 
 
 def report_and_wait(seconds, step):

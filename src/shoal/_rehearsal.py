@@ -52,6 +52,20 @@ def rehearse_cuts(constraints: list[PrivacyModel]) -> None:
         anonymize(frame, schema, 10, constraints=constraints, **options)
 
 
+def rehearse_questions(constraints: list[PrivacyModel]) -> None:
+    """Ask which of two groups a row should join."""
+    from shoal.interactive import WeightSession
+
+    WeightSession(*_make_table(constraints), k=5).ask()
+
+
+def rehearse_clusters(constraints: list[PrivacyModel]) -> None:
+    """Release clusters of little loss."""
+    from shoal.release import anonymize
+
+    anonymize(*_make_table(constraints), 5, method="sangreea", constraints=constraints)
+
+
 def _make_table(constraints: list[PrivacyModel]) -> tuple[Any, Any]:
     import polars as pl
 
@@ -79,7 +93,13 @@ def main(part: str, *, guarded: bool) -> None:
         from shoal.privacy import LDiversity
 
         asked = [LDiversity(2)]
-    {"trees": rehearse_trees, "cuts": rehearse_cuts}[part](asked)
+    parts = {
+        "trees": rehearse_trees,
+        "cuts": rehearse_cuts,
+        "questions": rehearse_questions,
+        "clusters": rehearse_clusters,
+    }
+    parts[part](asked)
 
 
 if __name__ == "__main__":

@@ -12,38 +12,43 @@ import subprocess
 import sys
 from pathlib import Path
 
-REHEARSALS = "trees", "cuts"
-"""What is compiled by one process each: about as much work."""
+REHEARSALS = {
+    "trees": "tree.grow",
+    "cuts": "tree.grow",
+    "questions": "sangreea.grow_one",
+    "clusters": "sangreea.grow_all",
+}
+"""What one process each compiles, and a kernel that tells whether that was done before."""
 
-_running: list[subprocess.Popen[bytes]] = []
+_running: dict[str, subprocess.Popen[bytes]] = {}
 
 
-def compile_ahead(*, guarded: bool) -> None:
-    """Begin to compile what an accuracy-guided release needs, unless it is on disk or there is only one core.
+def compile_ahead(*parts: str, guarded: bool = False) -> None:
+    """Begin to compile these parts, unless they are on disk or there is only one core.
 
     ``guarded``: for constraints beside the size of a group.
     """
-    if _running or (os.cpu_count() or 1) < 2 or _is_compiled():
+    if (os.cpu_count() or 1) < 2:
         return
-    for part in REHEARSALS:
-        command = [sys.executable, "-m", "shoal._rehearsal", part, *(["guarded"] if guarded else [])]
-        _running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-    atexit.register(_stop)
+    for part in parts:
+        if part not in _running and not _is_compiled(part):
+            command = [sys.executable, "-m", "shoal._rehearsal", part, *(["guarded"] if guarded else [])]
+            _running[part] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            atexit.register(_running[part].kill)
 
 
-def wait() -> None:
-    """Wait until what was begun is compiled. Should that have failed, it is compiled when it is called."""
-    while _running:
-        _running.pop().wait()
+def wait(*parts: str) -> None:
+    """Wait until these parts are compiled, where that was begun. Should it have failed, it is done when it is called.
+
+    Threads may wait together.
+    """
+    for part in parts:
+        if part in _running:
+            _running[part].wait()
 
 
-def _is_compiled() -> bool:
-    from shoal._kernels.tree import grow
+def _is_compiled(part: str) -> bool:
+    from shoal._kernels.groups import group_rows
 
-    folder = Path(grow.stats.cache_path or os.devnull)  # type: ignore[attr-defined]
-    return any(folder.glob("tree.grow-*.nbi"))
-
-
-def _stop() -> None:
-    for process in _running:
-        process.kill()
+    folder = Path(group_rows.stats.cache_path or os.devnull)  # type: ignore[attr-defined]
+    return any(folder.glob(f"{REHEARSALS[part]}-*.nbi"))

@@ -305,7 +305,7 @@ class AccuracyGuided(Anonymizer):
             train=self._train,
             n_jobs=self._n_threads(),
         )
-        ahead.wait()
+        ahead.wait("trees", "cuts")
         if asked != "auto" or self.model is None:
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
         return self._search(job, given, guide, labels)

@@ -83,7 +83,7 @@ def protect(
 
     described, asked = Schema.from_toml(schema), levels.constraints(k)
     if source.is_file():
-        compile_ahead(guarded=bool(asked))
+        compile_ahead("trees", "cuts", guarded=bool(asked))
 
     # These take a second or two to import, in which others can compile.
     from shoal.models import save_model

@@ -9,8 +9,9 @@ import sys
 import threading
 from pathlib import Path
 
+from shoal._kernels import ahead
 from shoal.errors import ShoalError
-from shoal.studio.desk import Desk
+from shoal.studio.desk import CREW, Desk
 from shoal.studio.guard import Guard
 from shoal.studio.store import Store
 
@@ -34,6 +35,13 @@ class Studio:
             if name not in self._desks:
                 self._desks[name] = Desk(name, self.store, self.workspace, trust=self.trust)
             return self._desks[name]
+
+    def opened_desk(self, name: str) -> Desk:
+        """The same; after it nothing on it has to be read."""
+        desk = self.desk(name)
+        if desk.source is not None:
+            desk.read()
+        return desk
 
     def close(self) -> None:
         """Stop what is under way at all desks."""
@@ -100,14 +108,17 @@ def serve(
 
 
 def warm() -> None:
-    """Load and compile what the first slider needs, while the person still looks for a file."""
+    """Load and compile what a person needs first, while they still look for a file.
+
+    Processes of their own compile, which takes a minute once; then this one only has to load.
+    """
     from shoal.datasets import make_census
     from shoal.interactive import WeightSession
-    from shoal.release import anonymize
 
+    ahead.compile_ahead("questions", "clusters")
+    CREW.prepare()
+    ahead.wait("questions")
     census = make_census(300)
-    for method in ("mondrian", "sangreea"):
-        anonymize(census.frame, census.schema, 5, method=method)
     WeightSession(census.frame, census.schema).ask()
 
 

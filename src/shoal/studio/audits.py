@@ -21,6 +21,7 @@ from shoal.report import dump_json
 from shoal.schema import Schema
 from shoal.studio.estimators import find_estimator
 from shoal.studio.settings import Settings
+from shoal.studio.shaping import SCHEMA, TABLE
 
 PAGE, NUMBERS, SIDE_BY_SIDE = "audit.html", "audit.json", "audits.html"
 MOST_ROWS = 40_000
@@ -31,8 +32,8 @@ def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable
     """Attack both models with half of the rows as members; writes pages and numbers into the folder."""
     step("Reading the table")
     settings = Settings.from_dict(set_to)
-    frame = files.read_table(folder / "table.parquet")
-    schema = settings.weighted(Schema.from_toml(folder / "schema.toml"))
+    frame = files.read_table(folder / TABLE)
+    schema = settings.weighted(Schema.from_toml(folder / SCHEMA))
     order = np.random.default_rng(SEED).permutation(frame.height)[:MOST_ROWS]
     half = len(order) // 2
     members, controls = frame[order[:half].tolist()], frame[order[half:].tolist()]

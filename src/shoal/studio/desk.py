@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from shoal import files, frames
+from shoal._kernels import ahead
 from shoal.anonymizers.flash import Flash
 from shoal.datasets import make_census
 from shoal.errors import DataError, ShoalError
@@ -21,19 +22,19 @@ from shoal.metrics import Risk
 from shoal.release import Release, check
 from shoal.schema import Attribute, Recipe, Schema
 from shoal.studio import audits, trees
-from shoal.studio.estimators import find_estimator, take_model
+from shoal.studio.estimators import take_model
 from shoal.studio.settings import Settings
-from shoal.studio.shaping import Raw, compare_models, shape, train_raw
+from shoal.studio.shaping import SCHEMA, TABLE, make_shaper
 from shoal.studio.store import Store
-from shoal.studio.work import Errand, Latest, Progress, Step
+from shoal.studio.work import Crew, Errand, Latest, Progress
 
-TABLE, SCHEMA = "table.parquet", "schema.toml"
 MOST_ROWS = 20_000_000
 BARS = 20
 MOST_VARIANTS = 50
 MOST_CENSUS = 1_000_000
 NOTHING = "No table is open: open a file or the demo first."
-Found = TypeVar("Found")
+CREW = Crew(make_shaper)
+"""Who releases tables for all desks."""
 
 
 class ColumnView(NamedTuple):
@@ -69,7 +70,7 @@ class Desk:
 
     def __init__(self, name: str, store: Store, workspace: Path, *, trust: bool = False) -> None:
         self.name = name
-        self.shaping = Latest()
+        self.shaping = Latest(CREW)
         self._store = store
         self._workspace = workspace.resolve()
         self._trust = trust
@@ -77,11 +78,9 @@ class Desk:
         self._releasing = threading.Lock()
         self._frame: pl.DataFrame | None = None
         self._schema: Schema | None = None
-        self._raw: Raw | None = None
         self._duel: WeightSession | None = None
         self._question: Question | None = None
         self._errand: Errand | None = None
-        self._release: Release | None = None
         self._views: dict[str, tuple[int, int, list[str], list[int]]] = {}
         self._state: dict[str, Any] = {"source": None, "settings": Settings().to_dict(), "variants": []}
         kept = store.load(name)
@@ -146,8 +145,7 @@ class Desk:
             self.stop_audit()
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             files.write_table(frames.open_frame(frame), self.folder / TABLE)
-            self._frame, self._views, self._raw, self._duel, self._question = frame, {}, None, None, None
-            self._release = None
+            self._frame, self._schema, self._views, self._duel, self._question = frame, schema, {}, None, None
             self.shaping.forget()
             source = {"name": name, "rows": frame.height, "columns": frame.width}
             blank: dict[str, Any] = {"settings": Settings().to_dict(), "variants": [], "duel": None, "audit": None}
@@ -157,27 +155,30 @@ class Desk:
     @property
     def frame(self) -> pl.DataFrame:
         """The table."""
+        found = self._frame
+        return self.read()[0] if found is None else found
+
+    @property
+    def schema(self) -> Schema:
+        """What its columns are."""
+        found = self._schema
+        return self.read()[1] if found is None else found
+
+    def read(self) -> tuple[pl.DataFrame, Schema]:
+        """Table and schema, read from their files if that was not done since the start; only this waits for others."""
         with self._lock:
             if self.source is None:
                 raise ShoalError(NOTHING)
             if self._frame is None:
                 self._frame = files.read_table(self.folder / TABLE)
-            return self._frame
-
-    @property
-    def schema(self) -> Schema:
-        """What its columns are."""
-        with self._lock:
-            if self.source is None:
-                raise ShoalError(NOTHING)
             if self._schema is None:
                 read = Schema.from_toml(self.folder / SCHEMA)
                 self._schema = Schema(read.attributes, reasons=self._state.get("reasons", {}))
-            return self._schema
+            return self._frame, self._schema
 
     def _set_schema(self, schema: Schema) -> None:
         schema.to_toml(self.folder / SCHEMA)
-        self._schema, self._raw, self._release = schema, None, None
+        self._schema = schema
         self.shaping.forget()  # figures and the release are those of the schema before
         self._state["reasons"] = dict(schema.reasons)
         self._state["columns"] = self._state.get("columns", 0) + 1  # counts what columns have been
@@ -282,31 +283,10 @@ class Desk:
 
     def start(self) -> int:
         """Release the table as it is set, beside everything else; returns the ticket of the run."""
-        frame, schema, settings = self.frame, self.schema, self.settings
-        if not schema.quasi:
+        settings = self.settings
+        if not self.schema.quasi:
             raise ShoalError("No column is a quasi-identifier: give one that role on the page Data.")
-
-        def work(step: Step, show: Callable[[Any], None]) -> dict[str, Any]:
-            shaped = shape(frame, schema, settings, step)
-            self._release = shaped.release
-            figures = shaped.figures | {"utility": None}
-            if settings.model is None or not schema.target:
-                return figures
-            show(figures)
-            try:
-                return figures | {"utility": compare_models(frame, schema, settings, self._trained(step), step)}
-            except ShoalError as error:
-                return figures | {"utility": {"error": str(error)}}
-
-        return self.shaping.ask(work)
-
-    def _trained(self, step: Step) -> Raw:
-        raw, name = self._raw, self.settings.model
-        assert name is not None
-        if raw is None or raw.name != name:
-            estimator = find_estimator(name, self.folder, self.schema)
-            raw = self._raw = train_raw(self.frame, self.schema, name, estimator, step)
-        return raw
+        return self.shaping.ask(settings.method, self.folder, settings.to_dict())
 
     def bring_model(self, path: Path, name: str) -> str:
         """Take a model from a file, and train it from now on; returns its name."""
@@ -330,12 +310,12 @@ class Desk:
                 progress = self.shaping.wait(self.start())
                 if progress.error and not progress.running:
                     raise ShoalError(progress.error)
-            assert self._release is not None
-            return self._release
+            found: Release = progress.behind
+            return found
 
     def _is_current(self, progress: Progress) -> bool:
         """Whether a run has ended that was made as everything is set now."""
-        if progress.running or progress.error or progress.result is None or self._release is None:
+        if progress.running or progress.error or progress.result is None:
             return False
         return bool(progress.result["settings"] == self.settings.to_dict())
 
@@ -355,6 +335,7 @@ class Desk:
 
     def ask(self) -> Question:
         """The question that is open."""
+        ahead.wait("questions")
         with self._lock:
             if self._question is None:
                 self._question = self.duel().ask()

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from shoal import frames
+from shoal import files, frames
 from shoal._evaluation_plan import usable_recoding
 from shoal.comparison import Comparison, compare, part_rows
+from shoal.datasets import make_census
+from shoal.errors import ShoalError
 from shoal.evaluation import seeded, telling_why
 from shoal.models import features
 from shoal.privacy import show_level
 from shoal.release import Release, anonymize
 from shoal.schema import Schema
+from shoal.studio.estimators import find_estimator
 from shoal.studio.settings import Settings
+from shoal.studio.work import Step, Take
 
+TABLE, SCHEMA = "table.parquet", "schema.toml"
+"""Files of a desk."""
 SAMPLE_ROWS = 12
 TEST_SIZE = 0.2
 SEED = 0
-Step = Callable[[str], None]
 
 
 class Raw(NamedTuple):
@@ -37,15 +42,57 @@ class Raw(NamedTuple):
     """The same, untrained."""
 
 
-class Shaped(NamedTuple):
-    """A release, and its figures as plain values."""
+class Shaper:
+    """Releases tables of desks as they are set; keeps the table and the model of raw rows that it has seen last."""
 
-    release: Release
-    figures: dict[str, Any]
+    def __init__(self) -> None:
+        self._stamp: tuple[Any, ...] = ()
+        self._table: tuple[pl.DataFrame, Schema] | None = None
+        self._raw: Raw | None = None
+
+    def __call__(self, step: Step, show: Take, keep: Take, folder: Path, set_to: dict[str, Any]) -> None:
+        """Release a table; shows figures, and again when models were compared, and has the release kept."""
+        settings = Settings.from_dict(set_to)
+        frame, schema = self._open(folder, step)
+        release, figures = shape(frame, schema, settings, step)
+        show(figures | {"utility": None})
+        keep(release)
+        if settings.model is None or not schema.target:
+            return
+        try:
+            raw = self._trained(settings.model, folder, step)
+            utility = compare_models(frame, schema, settings, raw, step)
+        except ShoalError as error:
+            utility = {"error": str(error)}
+        show(figures | {"utility": utility})
+
+    def _open(self, folder: Path, step: Step) -> tuple[pl.DataFrame, Schema]:
+        read = [(folder / name).stat() for name in (TABLE, SCHEMA)]
+        stamp = (folder, *((one.st_mtime_ns, one.st_size) for one in read))
+        if self._table is None or stamp != self._stamp:
+            step("Reading the table")
+            self._raw = None
+            self._table = files.read_table(folder / TABLE), Schema.from_toml(folder / SCHEMA)
+            self._stamp = stamp
+        return self._table
+
+    def _trained(self, name: str, folder: Path, step: Step) -> Raw:
+        assert self._table is not None
+        if self._raw is None or self._raw.name != name:
+            frame, schema = self._table
+            self._raw = train_raw(frame, schema, name, find_estimator(name, folder, schema), step)
+        return self._raw
 
 
-def shape(frame: pl.DataFrame, schema: Schema, settings: Settings, step: Step) -> Shaped:
-    """Release the table; ``step`` is told what is done next, and may raise to stop it."""
+def make_shaper() -> Shaper:
+    """One that has released something before, so that what it needs most is loaded or compiled."""
+    census = make_census(300)
+    anonymize(census.frame, census.schema, 5)
+    return Shaper()
+
+
+def shape(frame: pl.DataFrame, schema: Schema, settings: Settings, step: Step) -> tuple[Release, dict[str, Any]]:
+    """Release the table, with figures as plain values; ``step`` is told what is done next, and may raise to stop it."""
     begun = time.perf_counter()
     step("Grouping rows")
     weighted = settings.weighted(schema)
@@ -83,7 +130,7 @@ def shape(frame: pl.DataFrame, schema: Schema, settings: Settings, step: Step) -
         "findings": plain(release.findings),
         "seconds": time.perf_counter() - begun,
     }
-    return Shaped(release, figures)
+    return release, figures
 
 
 def count_sizes(sizes: np.ndarray) -> list[dict[str, Any]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from fastapi import Request
-from nicegui import run, ui
+from nicegui import ui
 
 from shoal.studio.desk import Desk
 from shoal.studio.pages import curves, layout
@@ -43,13 +42,7 @@ STYLE = """
 
 def add(studio: Any) -> None:
     """Register the page."""
-
-    @ui.page(PATH)
-    async def page(request: Request) -> None:
-        desk = layout.desk_of(studio, request)
-        with layout.frame(desk, PATH):
-            if not layout.needs_table(desk):
-                await AuditPage(desk).draw()
+    layout.add_page(studio, PATH, lambda desk: AuditPage(desk).draw())
 
 
 class AuditPage:
@@ -104,9 +97,9 @@ class AuditPage:
 
     async def _look(self) -> None:
         """Draw what is new since the last look."""
-        found = await run.io_bound(self._desk.audit)
-        state = found and (found["status"], found["step"], found["current"], found["error"])
-        if found is None or state == self._drawn:
+        found = await layout.in_thread(self._desk.audit)
+        state = found["status"], found["step"], found["current"], found["error"]
+        if state == self._drawn:
             return
         self._drawn = state
         running = found["status"] == "running"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from fastapi import Request
 from nicegui import ui
 
 from shoal.studio.desk import Desk
@@ -22,13 +21,7 @@ TITLES = (
 
 def add(studio: Any) -> None:
     """Register the page."""
-
-    @ui.page(PATH)
-    def page(request: Request) -> None:
-        desk = layout.desk_of(studio, request)
-        with layout.frame(desk, PATH):
-            if not layout.needs_table(desk):
-                ComparePage(desk).draw()
+    layout.add_page(studio, PATH, lambda desk: ComparePage(desk).draw())
 
 
 class ComparePage:

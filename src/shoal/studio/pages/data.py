@@ -42,18 +42,17 @@ COLUMNS_AT_ONCE = 50
 def add(studio: Any) -> None:
     """Register the page."""
 
-    @ui.page(PATH)
-    def page(request: Request) -> None:
-        desk = layout.desk_of(studio, request)
-        with layout.frame(desk, PATH):
-            if desk.source is None:
-                _draw_welcome()
-                _draw_doors(desk, studio.workspace)
-            elif "open" in request.query_params:
-                _draw_farewell(desk.source["name"])
-                _draw_doors(desk, studio.workspace)
-            else:
-                TablePage(desk).draw()
+    async def draw(desk: Desk, request: Request) -> None:
+        if desk.source is None:
+            _draw_welcome()
+        elif "open" in request.query_params:
+            _draw_farewell(desk.source["name"])
+        else:
+            TablePage(desk).draw()
+            return
+        _draw_doors(desk, studio.workspace)
+
+    layout.add_free_page(studio, PATH, draw)
 
 
 # Opening

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastapi import Request
 from nicegui import ui
 
 from shoal.privacy import show_level
@@ -48,16 +47,11 @@ EVIDENCE = (
 
 def add(studio: Any) -> None:
     """Register the page."""
-
-    @ui.page(PATH)
-    def page(request: Request) -> None:
-        desk = layout.desk_of(studio, request)
-        with layout.frame(desk, PATH):
-            if not layout.needs_table(desk):
-                _draw(desk)
+    layout.add_page(studio, PATH, _draw)
 
 
-def _draw(desk: Desk) -> None:
+async def _draw(desk: Desk) -> None:
+    audit = await layout.in_thread(desk.audit)
     with ui.row().classes("w-full items-center justify-between gap-2"):
         layout.heading("Take the release along")
         anew = ui.button("Start anew with another table", icon="restart_alt")
@@ -69,7 +63,7 @@ def _draw(desk: Desk) -> None:
             ui.spinner()
             ui.label("Making the release as it is set, and checking it")
     waiting_buttons = _draw_files("Files", desk, OFFERS)
-    _draw_evidence(desk)
+    _draw_evidence(desk, audit)
     _draw_code(desk)
 
     async def say_what_holds() -> None:
@@ -138,8 +132,7 @@ def _saved_as(desk: Desk, offer: Offer) -> str:
     return f"{Path(exports.source_name(desk)).stem}.csv" if offer.name == "table.csv" else offer.name
 
 
-def _draw_evidence(desk: Desk) -> None:
-    audit = desk.audit()
+def _draw_evidence(desk: Desk, audit: dict[str, Any]) -> None:
     if audit["status"] == "done":
         _draw_files("Evidence of the audit", desk, EVIDENCE)
         if not audit["current"]:

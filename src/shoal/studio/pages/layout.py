@@ -9,15 +9,18 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from fastapi import Request
-from nicegui import app, run, ui
+from nicegui import run, ui
 
 from shoal.errors import ShoalError
 from shoal.studio.desk import Desk
+from shoal.studio.work import unforeseen
 
 SEA, CORAL, GOOD, INK = "#0b7285", "#c94f3d", "#2b7a44", "#1d2733"
 PAGES = {"/": "Data", "/shape": "Shape", "/compare": "Compare", "/audit": "Audit", "/export": "Export"}
 ICONS = {"/": "table_view", "/shape": "tune", "/compare": "balance", "/audit": "gpp_maybe", "/export": "ios_share"}
 DARK_COOKIE = "shoal_dark"
+SLOWEST = 120.0
+"""Seconds that a page may take to be drawn: a large table has to be read first."""
 STYLE = """
 :root {
   --sea: #0b7285; --coral: #b3402f; --good: #2b7a44; --ink: #1d2733; --soft: #55626f;
@@ -88,9 +91,27 @@ Handler = Callable[..., Awaitable[None]]
 Found = TypeVar("Found", bound=ui.element)
 
 
-def desk_of(studio: Any, request: Request) -> Desk:
-    """The desk of whoever opened the page."""
-    return studio.desk(request.scope["shoal.desk"])  # type: ignore[no-any-return]
+def add_page(studio: Any, path: str, draw: Callable[[Desk], Awaitable[None] | None]) -> None:
+    """Register a page that draws what lies on the desk of whoever opens it, once a table is open."""
+
+    async def drawn(desk: Desk, request: Request) -> None:
+        if not needs_table(desk):
+            drawing = draw(desk)
+            if drawing is not None:
+                await drawing
+
+    add_free_page(studio, path, drawn)
+
+
+def add_free_page(studio: Any, path: str, draw: Callable[[Desk, Request], Awaitable[None]]) -> None:
+    """Register a page that is drawn with and without a table."""
+
+    @ui.page(path, response_timeout=SLOWEST)
+    async def page(request: Request) -> None:
+        # In a thread, because nobody else is served while a page waits: after a restart the table is read.
+        desk: Desk = await in_thread(studio.opened_desk, request.scope["shoal.desk"])
+        with frame(desk, path):
+            await draw(desk, request)
 
 
 @contextmanager
@@ -142,6 +163,15 @@ def needs_table(desk: Desk) -> bool:
     return True
 
 
+async def in_thread(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Do something in a thread, so that all pages stay alive."""
+    found: list[Any] = []
+    await run.io_bound(lambda: found.append(function(*arguments, **named)))
+    if not found:  # as it is while the studio is being closed
+        raise asyncio.CancelledError
+    return found[0]
+
+
 async def do(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[bool, Any]:
     """Do something in a thread, so that the page stays alive; what is wrong is told.
 
@@ -150,13 +180,13 @@ async def do(function: Callable[..., Any], *arguments: Any, **named: Any) -> tup
     client = ui.context.client
     wrong = ""
     try:
-        found = await run.io_bound(function, *arguments, **named)
+        found = await in_thread(function, *arguments, **named)
     except ShoalError as error:
         wrong = str(error)
     except Exception as error:  # whatever a library does with unusual tables: the page must live on
         traceback.print_exc()
-        wrong = f"Something unforeseen happened ({type(error).__name__}: {error})."
-    if client.is_deleted or app.is_stopping:
+        wrong = unforeseen(error)
+    if client.is_deleted:
         raise asyncio.CancelledError
     if wrong:
         tell(wrong)

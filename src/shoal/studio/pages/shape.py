@@ -6,8 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from fastapi import Request
-from nicegui import run, ui
+from nicegui import ui
 
 from shoal.errors import ShoalError
 from shoal.studio.desk import Desk
@@ -33,13 +32,7 @@ STYLE = """
 
 def add(studio: Any) -> None:
     """Register the page."""
-
-    @ui.page(PATH)
-    async def page(request: Request) -> None:
-        desk = layout.desk_of(studio, request)
-        with layout.frame(desk, PATH):
-            if not layout.needs_table(desk):
-                await ShapePage(desk).draw()
+    layout.add_page(studio, PATH, lambda desk: ShapePage(desk).draw())
 
 
 class Runs:
@@ -74,7 +67,7 @@ class Runs:
         async with self._telling:  # one after the other: older values must not overtake newer ones
             changes, self._waiting = self._waiting, {}
             try:
-                await run.io_bound(self._start, changes)
+                await layout.in_thread(self._start, changes)
                 self.refused = ""
             except ShoalError as error:
                 self.refused = str(error)
@@ -195,11 +188,10 @@ class ShapePage:
 
     async def _find_raw_risk(self) -> None:
         try:
-            risk = await run.io_bound(self._desk.raw_risk)
+            risk = await layout.in_thread(self._desk.raw_risk)
         except ShoalError:
             return  # the run says the same, and says it better
-        if risk is not None:  # as it is while the studio is being closed
-            self._raw = risk._asdict()
+        self._raw = risk._asdict()
 
 
 def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
