@@ -82,18 +82,11 @@ def _is_elsewhere(url):
 
 
 def enter(page, served):
-    for _ in range(100):
-        try:
-            page.goto(served.address)
-            return
-        except Exception as error:
-            if "ERR_CONNECTION_REFUSED" not in str(error):
-                raise
-            page.wait_for_timeout(200)
+    page.goto(served.address, timeout=LATER)  # the studio may still be starting
 
 
 def go(page, path):
-    page.goto(page.url.split("/", 3)[0] + "//" + page.url.split("/")[2] + path)
+    page.goto(page.url.split("/", 3)[0] + "//" + page.url.split("/")[2] + path, timeout=LATER)
 
 
 def shoot(page, name):
@@ -169,6 +162,26 @@ def test_ten_questions_by_keys_a_drag_and_a_restart_in_between(page, served):
     assert "±" in learned
 
 
+def test_a_row_is_dragged_by_a_finger(browser, served):
+    page = browser.new_context(has_touch=True, viewport={"width": 768, "height": 1024}).new_page()
+    enter(page, served)
+    page.get_by_test_id("census-rows").fill("600")
+    page.get_by_test_id("open-census").click()
+    expect(page.get_by_test_id("source")).to_contain_text("600 rows")
+    go(page, "/shape")
+    page.get_by_test_id("tab-duel").click()
+    expect(page.get_by_test_id("duel-count")).to_contain_text("No decision yet", timeout=LATER)
+    row, group = (page.get_by_test_id(name).bounding_box() for name in ("duel-row", "duel-first"))
+    finger = page.context.new_cdp_session(page)
+    y = row["y"] + 40
+    for kind, x in (("Start", row["x"] + 60), ("Move", row["x"] + 20), ("Move", group["x"] + 60), ("End", None)):
+        points = [] if x is None else [{"x": x, "y": y}]
+        finger.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": points})
+        if kind == "Move":
+            shoot(page, "13-by-finger")
+    expect(page.get_by_test_id("duel-count")).to_contain_text("1 decision", timeout=LATER)
+
+
 def test_files_good_bad_and_huge(page, served, tmp_path):
     enter(page, served)
     chooser = page.locator("input[type=file]").first
@@ -235,6 +248,10 @@ def test_an_audit_runs_beside_the_page(page, served):
     expect(page.get_by_test_id("audit-verdicts")).to_be_visible(timeout=LATER)
     expect(page.get_by_test_id("audit-verdicts")).to_contain_text("membership", ignore_case=True)
     shoot(page, "10-audit")
+    with page.expect_popup() as opening:
+        page.get_by_test_id("open-audit.html").click()
+    expect(opening.value.get_by_role("heading").first).to_contain_text("Audit of the release")
+    shoot(opening.value, "14-evidence")
 
 
 def test_two_people_do_not_see_each_other(browser, served):

@@ -333,10 +333,13 @@ def stop_audit(desk: AtDesk) -> None:
 
 
 @router.get("/export/{what}", tags=["export"], response_class=Response)
-def export(desk: AtDesk, what: str) -> Response:
-    """A file to take along: see /api/exports for their names."""
+def export(desk: AtDesk, what: str, shown: bool = False) -> Response:
+    """A file to take along: see /api/exports for their names. With ``shown`` a page is opened instead of saved."""
     content, media = exports.write(desk, what)
-    return Response(content, media_type=media, headers={"content-disposition": f'attachment; filename="{what}"'})
+    how = "inline" if shown and media == "text/html" else "attachment"
+    # Whatever values of the table it holds, a page that is shown can do nothing, and is none of the studio's.
+    headers = {"content-disposition": f'{how}; filename="{what}"', "content-security-policy": "sandbox allow-popups"}
+    return Response(content, media_type=media, headers=headers)
 
 
 @router.get("/exports", tags=["export"])

@@ -134,11 +134,12 @@ def data_folder() -> Path:
 
 
 def _listen(port: int) -> socket.socket:
-    """A socket that only this machine can reach."""
+    """A socket that only this machine can reach; who comes before the pages are ready, waits for them."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
+        listening.listen(128)
     except OSError as error:
         raise ShoalError(f"Port {port} cannot be used ({error.strerror}): choose another by --port.") from None
     return listening

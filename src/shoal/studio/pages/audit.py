@@ -149,6 +149,8 @@ def _draw_result(summary: dict[str, Any]) -> None:
 def _draw_evidence() -> None:
     with ui.row().classes("gap-3"):
         for name, (title, words) in EVIDENCE.items():
+            if name.endswith(".html"):
+                layout.open_button(name, title)
             button = ui.button(title, icon="download").props(f"no-caps outline href=/api/export/{name} download={name}")
             layout.mark(button, f"get-{name}").tooltip(words)
 

@@ -33,6 +33,30 @@ OVER = "event => event.currentTarget.classList.add('shoal-over')"
 AWAY = (
     "event => event.currentTarget.contains(event.relatedTarget) || event.currentTarget.classList.remove('shoal-over')"
 )
+TOUCH = """event => {
+  const group = (touch) => document.elementFromPoint(touch.clientX, touch.clientY)?.closest('.shoal-group');
+  const row = event.currentTarget, first = event.touches[0];
+  let over = null;
+  const move = (moved) => {
+    moved.preventDefault();
+    row.classList.add('shoal-dragged');
+    row.style.transform = `translate(${moved.touches[0].clientX - first.clientX}px, `
+      + `${moved.touches[0].clientY - first.clientY}px)`;
+    over?.classList.remove('shoal-over');
+    over = group(moved.touches[0]);
+    over?.classList.add('shoal-over');
+  };
+  const end = (ended) => {
+    row.removeEventListener('touchmove', move);
+    row.style.transform = '';
+    row.classList.remove('shoal-dragged');
+    over?.classList.remove('shoal-over');
+    if (over && ended.type === 'touchend') emit(over.dataset.choice);
+  };
+  row.addEventListener('touchmove', move, {passive: false});
+  for (const name of ['touchend', 'touchcancel']) row.addEventListener(name, end, {once: true});
+}"""
+"""The same by a finger: screens that are touched know of no other dragging."""
 DROP = "event => { event.currentTarget.classList.remove('shoal-over'); emit(); }"
 STYLE = """
 .shoal-duel { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem; width: 100%; align-items: start; }
@@ -41,7 +65,8 @@ STYLE = """
 .shoal-side { border: 2px solid var(--line); border-radius: .6rem; padding: .5rem .75rem; background: var(--card);
   min-width: 0; }
 .shoal-group { cursor: pointer; } .shoal-group:hover, .shoal-over { border-color: var(--sea); background: var(--tint); }
-.shoal-person { cursor: grab; border-style: dashed; border-color: var(--sea); }
+.shoal-person { cursor: grab; border-style: dashed; border-color: var(--sea); touch-action: pan-y; }
+.shoal-dragged { pointer-events: none; opacity: .85; z-index: 10; }
 .shoal-side h3 { font-size: .95rem; font-weight: 600; line-height: 1.4; margin: 0; }
 .shoal-line { display: flex; gap: .5rem; align-items: center; height: 1.9rem; border-top: 1px solid var(--line);
   font-size: .82rem; }
@@ -114,7 +139,7 @@ class Duel:
             await self._decide(choice)
 
         with ui.element("div").classes("shoal-side shoal-group").props("role=button tabindex=0") as box:
-            layout.mark(box, testid, f"Let the row join the {choice} group")
+            layout.mark(box, testid, f"Let the row join the {choice} group").props(f"data-choice={choice}")
             for event in ("click", "keydown.enter.prevent", "keydown.space.prevent"):
                 box.on(event, choose, args=[])
             box.on("dragover.prevent", js_handler=OVER)
@@ -125,6 +150,7 @@ class Duel:
     def _draw_row(self) -> ui.html:
         with ui.element("div").classes("shoal-side shoal-person").props("draggable=true") as box:
             layout.mark(box, "duel-row").on("dragstart", js_handler=TAKE)
+            box.on("touchstart.passive", self._press, js_handler=TOUCH)
             return ui.html("", sanitize=False)
 
     async def _press(self, event: Any) -> None:

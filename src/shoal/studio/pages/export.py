@@ -105,14 +105,14 @@ def _draw_files(title: str, desk: Desk, offers: tuple[Offer, ...]) -> list[ui.bu
         layout.heading(title, 2)
         with ui.element("div").classes("grid grid-cols-1 md:grid-cols-2 lg:grid-cols-3 gap-4 w-full"):
             for offer in offers:
-                button = _draw_offer(desk, offer)
-                if offer.released:
-                    button.disable()
-                    waiting.append(button)
+                buttons = _draw_offer(desk, offer)
+                waiting += buttons if offer.released else []
+    for button in waiting:
+        button.disable()
     return waiting
 
 
-def _draw_offer(desk: Desk, offer: Offer) -> ui.button:
+def _draw_offer(desk: Desk, offer: Offer) -> list[ui.button]:
     async def download() -> None:
         worked, written = await layout.do_shown(f"Writing {offer.name}", exports.write, desk, offer.name)
         if worked:
@@ -120,11 +120,14 @@ def _draw_offer(desk: Desk, offer: Offer) -> ui.button:
             ui.download.content(content, _saved_as(desk, offer), media)
 
     with ui.column().classes("gap-1"):
-        button = ui.button(offer.title, icon="download", on_click=download)
-        main = offer.name == OFFERS[0].name
-        layout.mark(button.props("no-caps" if main else "no-caps outline"), f"export-{offer.name}")
+        with ui.row().classes("gap-2"):
+            button = ui.button(offer.title, icon="download", on_click=download)
+            main = offer.name == OFFERS[0].name
+            buttons = [layout.mark(button.props("no-caps" if main else "no-caps outline"), f"export-{offer.name}")]
+            if offer.name.endswith(".html"):
+                buttons.append(layout.open_button(offer.name, offer.title))
         ui.label(offer.sentence).classes("soft text-sm")
-    return button
+    return buttons
 
 
 def _saved_as(desk: Desk, offer: Offer) -> str:

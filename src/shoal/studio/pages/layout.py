@@ -234,6 +234,12 @@ def drop_zone(take: Handler, endings: str, testid: str, label: str) -> ui.upload
     return mark(zone, testid, label)
 
 
+def open_button(name: str, title: str) -> ui.button:
+    """A button that opens an exported page in a tab of its own."""
+    button = ui.button("Open", icon="open_in_new").props(f"no-caps outline href=/api/export/{name}?shown=true")
+    return mark(button.props("target=_blank rel=noopener"), f"open-{name}", f"Open in a new tab: {title}")
+
+
 def heading(text: str, level: int = 1) -> None:
     """A heading that screen readers know as one."""
     with ui.element(f"h{level}"):
