@@ -509,6 +509,23 @@ async def test_variants_are_kept_used_and_dropped(ada, census):
     assert census.variants == []
 
 
+async def test_a_variant_that_is_gone_is_not_said_to_be_in_use(ada, census):
+    census.keep_variant("fleeting")
+    await ada.enter(census)
+    await ada.open("/compare")
+    census.drop_variant("fleeting")  # as in another window
+    ada.press("use-fleeting")
+    await ada.told("There is no variant 'fleeting': choose one of the list.")
+    await settled()
+    assert not any("in use" in one for one in ada.notify.messages)
+
+
+async def settled():
+    """Let handlers that were waited for come to their ends."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 async def test_the_lattice_of_flash_is_drawn(ada, census):
     for attribute in census.schema.quasi[3:]:
         census.set_attribute(attribute.name, role="other")

@@ -69,10 +69,11 @@ class ComparePage:
             layout.mark(ui.button("Keep", icon="bookmark_add", on_click=keep).props("no-caps"), "keep-variant")
             layout.mark(ui.button("Change them").props("no-caps flat href=/shape"), "to-shape")
 
-    async def _apply(self, done: Awaitable[tuple[bool, Any]]) -> None:
+    async def _apply(self, done: Awaitable[tuple[bool, Any]]) -> bool:
         worked, _ = await done
         if worked:
             self._draw_variants()
+        return worked
 
     def _draw_table(self, variants: list[dict[str, Any]]) -> None:
         used = self.desk.settings.to_dict()
@@ -107,9 +108,9 @@ class ComparePage:
 
     def _draw_buttons(self, name: str) -> None:
         async def use() -> None:
-            await self._apply(layout.do(self.desk.use_variant, name))
-            with self._variants:
-                ui.notify(f"The settings of {name!r} are in use.")
+            if await self._apply(layout.do(self.desk.use_variant, name)):
+                with self._variants:
+                    ui.notify(f"The settings of {name!r} are in use.")
 
         async def drop() -> None:
             await self._apply(layout.do(self.desk.drop_variant, name))
