@@ -4,13 +4,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test dp bench lock clean
+.PHONY: help demo test dp bench reproduce reproduce-quick reproduce-toy lock clean
 
 help:
 	@echo "make demo   protect a model of an embedded census and look at the result"
 	@echo "make test   all tests, linters and type checks"
 	@echo "make dp     what the baselines with differential privacy need, for their tests to run too"
 	@echo "make bench  benchmarks against peers"
+	@echo "make reproduce        the papers' tables and figures, and docs/papers.md; it goes on where it was stopped"
+	@echo "make reproduce-quick  the same in minutes, with a page of its own in experiments/results/quick"
 	@echo "make lock   pin the newest versions in constraints.txt"
 
 demo: $(VENV)/.core
@@ -19,7 +21,7 @@ demo: $(VENV)/.core
 # Compiled kernels are kept for this very state of all of them: one that calls an edited one in another file would
 # otherwise be taken from the cache unchanged.
 KERNELS := $(shell cat src/shoal/_kernels/*.py | cksum | cut -d ' ' -f 1)
-demo test: export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache/$(KERNELS)
+demo test reproduce reproduce-quick reproduce-toy: export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache/$(KERNELS)
 
 test: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -29,7 +31,7 @@ test: $(VENV)/.test
 
 # The forest of diffprivlib does not run beside current scikit-learn, so it has an environment of its own.
 ifneq ($(wildcard .peer-diffprivlib/.made),)
-test: export SHOAL_DIFFPRIVLIB_PYTHON ?= $(CURDIR)/.peer-diffprivlib/bin/python
+test reproduce reproduce-quick reproduce-toy: export SHOAL_DIFFPRIVLIB_PYTHON ?= $(CURDIR)/.peer-diffprivlib/bin/python
 endif
 
 dp: $(VENV)/.test .peer-diffprivlib/.made
@@ -43,6 +45,12 @@ dp: $(VENV)/.test .peer-diffprivlib/.made
 bench: $(VENV)/.test
 	$(PIP) --no-deps -r benchmarks/peers.txt
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+reproduce: $(VENV)/.test
+	$(BIN)/python experiments/reproduce.py
+
+reproduce-quick reproduce-toy: reproduce-%: $(VENV)/.test
+	$(BIN)/python experiments/reproduce.py --$*
 
 lock: $(VENV)/.test
 	$(BIN)/uv pip compile --quiet --universal --upgrade --extra dev --no-header --no-annotate pyproject.toml -o constraints.txt

@@ -1,0 +1,284 @@
+"""What all experiments share: cells that are measured once and kept, tables with intervals, and one way to run them.
+
+A *study* stands for a table or figure of a paper. Its *cells* are plain dicts, such as a model, a k and a seed; each is
+measured by one call and kept in a file at once, so that a run that was stopped goes on where it was. All rows that were
+measured go to a CSV file, what they say to a JSON file, and a drawing to an SVG file. Studies have three sizes:
+``full`` is what the paper did, ``quick`` a look in minutes, ``toy`` only shows that everything runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import sklearn
+from joblib import Parallel, delayed
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from scipy import stats
+
+import shoal
+from shoal.errors import ShoalError
+from shoal.intervals import Interval
+
+RESULTS = Path(__file__).parent / "results"
+Size = Literal["full", "quick", "toy"]
+Row = dict[str, Any]
+Answer = Literal["yes", "partly", "no", "cannot be told"]
+
+
+class Claim(NamedTuple):
+    """What a paper says, and what was found."""
+
+    says: str
+    holds: Answer
+    evidence: str
+    """A sentence with numbers."""
+
+
+class Table(NamedTuple):
+    """Numbers of ours beside those of the paper."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    """Texts, numbers and intervals; None is an empty cell."""
+
+
+class Told(NamedTuple):
+    """What the rows of a study say."""
+
+    tables: Sequence[Table]
+    claims: Sequence[Claim]
+    notes: Sequence[str] = ()
+    """Sentences on what differs from the paper, and why."""
+
+
+class Study(NamedTuple):
+    """A table or figure of a paper."""
+
+    name: str
+    """Of its files."""
+    paper: str
+    """A key of PAPERS in papers.py."""
+    title: str
+    protocol: str
+    """What the paper states and was done so, and what was our choice, in Markdown."""
+    cells: Callable[[Size], list[Row]]
+    measure: Callable[..., Row | list[Row]]
+    """Called with a cell by keywords; returns what was measured, for one row or several."""
+    tell: Callable[[list[Row]], Told]
+    draw: Callable[[list[Row], Path], None] | None = None
+    """Draws into an SVG file."""
+    version: int = 1
+    """Raised when cells have to be measured anew, because what is measured has changed."""
+
+
+def main(*studies: Study) -> None:
+    """Run studies as the command line asks."""
+    options = argparse.ArgumentParser(description="\n\n".join(f"{one.title}\n{one.protocol}" for one in studies))
+    options.formatter_class = argparse.RawDescriptionHelpFormatter
+    size = options.add_mutually_exclusive_group()
+    size.add_argument("--quick", dest="size", action="store_const", const="quick", default="full", help="in minutes")
+    size.add_argument("--toy", dest="size", action="store_const", const="toy", help="only to see that it runs")
+    options.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    options.add_argument("--out", type=Path, default=None, help="folder of the results")
+    options.add_argument("--anew", action="store_true", help="measure cells again that were measured before")
+    asked = options.parse_args()
+    for study in studies:
+        run(study, asked.size, asked.out or folder_of(asked.size), asked.jobs, anew=asked.anew)
+
+
+def folder_of(size: Size) -> Path:
+    """Where results go: those of smaller sizes never take the place of the full ones."""
+    return RESULTS if size == "full" else RESULTS / size
+
+
+def run(study: Study, size: Size, out: Path, jobs: int = 1, *, anew: bool = False) -> Told:
+    """Measure what was not measured before, and write what all of it says."""
+    out.mkdir(parents=True, exist_ok=True)
+    store = out / f"{study.name}.cells.jsonl"
+    if anew:
+        store.unlink(missing_ok=True)
+    cells = study.cells(size)
+    kept = _read(store)
+    _measure(study, [cell for cell in cells if _key(study, cell) not in kept], store, jobs)
+    kept = _read(store)
+    rows = [row for cell in cells for row in kept[_key(study, cell)]["rows"]]
+    told = study.tell(rows)
+    _write_csv(rows, out / f"{study.name}.csv")
+    figure = None
+    if study.draw is not None:
+        figure = f"{study.name}.svg"
+        study.draw(rows, out / figure)
+    seconds = sum(kept[_key(study, cell)]["seconds"] for cell in cells)
+    facts = _facts(study, size, told, figure, seconds, len(cells))
+    (out / f"{study.name}.json").write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    Console().print("\n".join(markdown(facts)), markup=False, highlight=False)
+    return told
+
+
+# Measuring
+
+
+def _measure(study: Study, cells: list[Row], store: Path, jobs: int) -> None:
+    """Measure cells side by side; each is in the file before the next one is waited for."""
+    if not cells:
+        return
+    shown = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+    shown.append(TimeRemainingColumn())
+    work = Parallel(n_jobs=min(jobs, len(cells)), return_as="generator_unordered", batch_size=1)
+    with Progress(*shown, console=Console(stderr=True)) as progress, store.open("a", encoding="utf-8") as file:
+        file.write("\n")  # what a kill cut short must not run into what comes after it
+        task = progress.add_task(study.name, total=len(cells))
+        for cell, rows, seconds in work(delayed(_measure_one)(study.measure, cell) for cell in cells):
+            kept = {"key": _key(study, cell), "cell": cell, "rows": rows, "seconds": round(seconds, 3)}
+            file.write(json.dumps(kept, default=_plain) + "\n")
+            file.flush()
+            progress.advance(task)
+
+
+def _measure_one(measure: Callable[..., Row | list[Row]], cell: Row) -> tuple[Row, list[Row], float]:
+    start = time.perf_counter()
+    try:
+        found = measure(**cell)
+    except ShoalError as error:  # what cannot be reached, such as k with so few rows, is a result
+        found = {"error": str(error)}
+    rows = found if isinstance(found, list) else [found]
+    return cell, [cell | row for row in rows], time.perf_counter() - start
+
+
+def _key(study: Study, cell: Row) -> str:
+    content = [study.name, study.version, shoal.__version__, sklearn.__version__, cell]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def _read(store: Path) -> dict[str, Row]:
+    """Cells that were measured; a line that was cut short by a kill is none."""
+    found = {}
+    for line in store.read_text(encoding="utf-8").splitlines() if store.exists() else []:
+        try:
+            kept = json.loads(line)
+        except ValueError:
+            continue
+        found[kept["key"]] = kept
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be kept: return plain values.")
+
+
+# Rows
+
+
+def where(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """The rows that have these values, and that could be measured."""
+    return [row for row in rows if "error" not in row and all(row.get(name) == one for name, one in values.items())]
+
+
+def values_of(rows: Iterable[Row], name: str) -> list[Any]:
+    """The distinct values of a column, in the order in which they come."""
+    return list(dict.fromkeys(row[name] for row in rows if name in row))
+
+
+def over_seeds(values: Iterable[float]) -> Interval | None:
+    """The mean, and where it lies with 95 % confidence by Student's t; None of nothing."""
+    found = np.array([value for value in values if value is not None], float)
+    if not len(found):
+        return None
+    mean = float(found.mean())
+    if len(found) == 1:
+        return Interval(mean, mean, mean)
+    reach = float(stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found)))
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def mean_of(rows: Iterable[Row], value: str, **values: Any) -> Interval | None:
+    """The mean of a value over the rows that have these values, with its interval."""
+    return over_seeds(row[value] for row in where(rows, **values))
+
+
+def paired(rows: Sequence[Row], value: str, one: Row, other: Row, by: Sequence[str] = ("seed",)) -> Interval | None:
+    """The mean difference of a value between rows that have the one values and the other, with its interval.
+
+    Rows are paired by what they have in common: means of pairs vary far less than means of each.
+    """
+    named = [{tuple(row[name] for name in by): row[value] for row in where(rows, **kept)} for kept in (one, other)]
+    return over_seeds(named[0][key] - named[1][key] for key in named[0] if key in named[1])
+
+
+# Writing
+
+
+def _write_csv(rows: list[Row], path: Path) -> None:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _facts(study: Study, size: Size, told: Told, figure: str | None, seconds: float, n_cells: int) -> Row:
+    versions = {"shoal": shoal.__version__, "scikit-learn": sklearn.__version__, "python": platform.python_version()}
+    return {
+        "name": study.name,
+        "paper": study.paper,
+        "title": study.title,
+        "protocol": study.protocol.strip(),
+        "size": size,
+        "cells": n_cells,
+        "seconds": round(seconds, 1),
+        "versions": versions,
+        "figure": figure,
+        "tables": [one._asdict() | {"rows": [[show(cell) for cell in row] for row in one.rows]} for one in told.tables],
+        "claims": [one._asdict() for one in told.claims],
+        "notes": list(told.notes),
+    }
+
+
+def show(cell: Any) -> str:
+    """A cell as people read it."""
+    if cell is None:
+        return ""
+    if isinstance(cell, Interval):
+        reach = max(cell.high - cell.value, cell.value - cell.low)
+        return _number(cell.value) + (f" ± {_number(reach)}" if reach else "")
+    if isinstance(cell, (float, np.floating)):
+        return _number(float(cell))
+    return str(cell)
+
+
+def _number(value: float) -> str:
+    size = abs(value)
+    if size and (size >= 1e5 or size < 5e-4):
+        return f"{value:.2g}"
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.3f}"
+
+
+def markdown(facts: Row) -> list[str]:
+    """What a study found, for people."""
+    lines = [f"### {facts['title']}", ""]
+    lines += [f"- **{one['says']}** {one['holds'].capitalize()}: {one['evidence']}" for one in facts["claims"]]
+    lines += [""] * bool(facts["claims"])
+    for table in facts["tables"]:
+        lines += [table["title"], "", _line(table["columns"]), _line(["---"] * len(table["columns"]))]
+        lines += [*map(_line, table["rows"]), ""]
+    for note in facts["notes"]:
+        lines += [note, ""]
+    return lines
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

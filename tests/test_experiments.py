@@ -1,0 +1,99 @@
+"""What experiments share: cells are measured once, failures are results, and numbers come with intervals."""
+
+import csv
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from shoal.errors import ShoalError
+from shoal.intervals import Interval
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+_study = load("_study")
+
+
+def make_study(measured, **changes):
+    def measure(k, seed):
+        measured.append((k, seed))
+        if k == 9:
+            raise ShoalError("k = 9 cannot be reached.")
+        return {"accuracy": 1.0 / k + seed / 100}
+
+    def tell(rows):
+        means = [_study.mean_of(rows, "accuracy", k=k) for k in (2, 4)]
+        claim = _study.Claim("Less is left at a larger k.", "yes", f"{means[0].value:.2f} and {means[1].value:.2f}.")
+        table = _study.Table("Accuracy", ["k", "ours", "paper"], [[2, means[0], 0.5], [4, means[1], None]])
+        return _study.Told([table], [claim])
+
+    def cells(size):
+        return [{"k": k, "seed": seed} for k in (2, 4, 9) for seed in range({"full": 5, "quick": 2, "toy": 1}[size])]
+
+    study = _study.Study("small", "xu2017", "Figure 0", "Nothing is stated.", cells, measure, tell)
+    return study._replace(**changes)
+
+
+def test_cells_are_measured_once_and_what_fails_is_a_result(tmp_path, capsys):
+    measured = []
+    study = make_study(measured)
+    _study.run(study, "quick", tmp_path)
+    assert len(measured) == 6
+    _study.run(study, "full", tmp_path)  # three seeds more
+    assert len(measured) == len(set(measured)) == 15
+    kept = tmp_path / "small.cells.jsonl"
+    lines = kept.read_text().splitlines(keepends=True)
+    kept.write_text("".join(lines[:-1]) + lines[-1][:20])  # as a kill leaves it
+    _study.run(study, "full", tmp_path)
+    assert len(measured) == 16
+    _study.run(study._replace(version=2), "toy", tmp_path)
+    assert len(measured) == 19
+    _study.run(study, "full", tmp_path)
+    with (tmp_path / "small.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 15
+    assert [row["error"] for row in rows if row["k"] == "9"] == ["k = 9 cannot be reached."] * 5
+    facts = json.loads((tmp_path / "small.json").read_text())
+    assert facts["tables"][0]["rows"][0] == ["2", "0.520 ± 0.020", "0.500"]
+    assert (facts["size"], facts["cells"], facts["claims"][0]["holds"]) == ("full", 15, "yes")
+    assert "Less is left at a larger k." in capsys.readouterr().out
+
+
+def test_means_have_intervals_and_pairs_are_kept_together():
+    found = _study.over_seeds([1.0, 2.0, 3.0])
+    assert (found.value, round(found.high - 2.0, 3)) == (2.0, 2.484)
+    assert _study.over_seeds([]) is None
+    assert _study.over_seeds([2.0]) == Interval(2.0, 2.0, 2.0)
+    rows = [{"way": way, "seed": seed, "score": 10 * seed + (way == "a")} for way in "ab" for seed in range(4)]
+    rows.append({"way": "b", "seed": 9, "error": "no"})
+    assert _study.paired(rows, "score", {"way": "a"}, {"way": "b"}) == Interval(1.0, 1.0, 1.0)
+    assert _study.values_of(rows, "way") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.1234, "0.123"), (123.4, "123.4"), (5.1e7, "5.1e+07"), (2e-5, "2e-05"), (1234.5, "1,234"), (0.0, "0.000")],
+)
+def test_numbers_are_shown_as_people_read_them(value, text):
+    assert _study.show(value) == text
+
+
+def test_the_page_is_what_the_results_say(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    reproduce = load("reproduce")
+    names = [study.name for study in reproduce.studies()]
+    assert len(names) == len(set(names))
+    assert {study.paper for study in reproduce.studies()} <= set(reproduce.PAPERS)
+    if reproduce.PAGE.exists():
+        assert reproduce.PAGE.read_text() == reproduce.write_page("full")
