@@ -467,6 +467,16 @@ def test_wide_bounds_do_not_widen_the_budget():
     assert cleaner.utility_errors(X, cleaner.transform(X)).max() <= 1e-6 * (1 + 1e-9)
 
 
+def test_single_precision_keeps_budgets_where_features_differ_in_size():
+    """What rounding moves was judged by raw features, and taken for that of scaled ones."""
+    random = np.random.default_rng(7)
+    X = (random.normal(size=(20_000, 2)) * [200.0, 0.05]).astype(np.float32)
+    matrix, budgets = np.array([[0.0, 0.0], [1.2, -1.2]]), 10.0 ** random.uniform(-4, 0, len(X))
+    for cleaner in (NullSpaceCleaner(matrix), TargetedNullSpaceCleaner(matrix, random.normal(size=(2, 1)))):
+        cleaned = cleaner.fit(X).transform(X, epsilon=budgets)
+        assert (errors(X, cleaned, matrix) <= budgets * (1 + 1e-9)).all()
+
+
 def test_single_precision_stays_within_bounds():
     X = np.random.default_rng(0).random((100, 3)).astype(np.float32) * np.float32(0.0999)
     cleaned = NullSpaceCleaner([1.0, 2.0, 3.0], bounds=(0, 0.1)).fit(X).transform(X)

@@ -108,7 +108,9 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         self.rank_ = len(self._view.sizes)
         centred = None if columns is None else columns - self.reference_[free]
         self._coding = self._code(self._view, centred, y)
-        self._decoder_norm = float(np.linalg.norm(self._coding.decoder, 2)) if self.rank_ else 0.0
+        # Of scaled features, as all that rounding is judged by.
+        decoder = self._coding.decoder / self._view.scale
+        self._decoder_norm = float(np.linalg.norm(decoder, 2)) if self.rank_ else 0.0
         if self.rank_ == free.sum() and not (self._spends and self.epsilon > 0):
             warnings.warn(
                 f"The predictor looks at all {free.sum()} features in as many ways, so nothing is needless to it: only "
