@@ -104,6 +104,16 @@ def leaves_under(tree, node):
     return sum(common_ancestor(tree, [leaf]) == node or node in _ancestors(tree, leaf) for leaf in range(tree.n_leaves))
 
 
+def number(things):
+    """Numbers of equal things in order of first appearance, -1 for None, and where each appears first."""
+    first = {}
+    for i, thing in enumerate(things):
+        if thing is not None:
+            first.setdefault(thing, i)
+    numbers = {thing: n for n, thing in enumerate(first)}
+    return [-1 if thing is None else numbers[thing] for thing in things], list(first.values())
+
+
 def _ancestors(tree, node):
     found = []
     while tree.parent[node] != node:

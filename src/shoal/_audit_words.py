@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from scipy import stats
 
 from shoal.attacks._result import AttackResult
-from shoal.intervals import CONFIDENCE, Interval
+from shoal.intervals import CONFIDENCE, Interval, Z
 from shoal.report import show_share
 
 PLOT_WIDTH, PLOT_HEIGHT = 470.0, 330.0
@@ -101,8 +101,7 @@ def corrected(interval: Interval, n_tries: int) -> Interval:
     """An interval as wide as the best of several tries asks for (Bonferroni), on the scale of a normal distribution."""
     if n_tries <= 1:
         return interval
-    z = stats.norm.ppf((1 + CONFIDENCE) / 2)
-    wider = float(stats.norm.ppf(1 - (1 - CONFIDENCE) / (2 * n_tries)) / z)
+    wider = float(stats.norm.ppf(1 - (1 - CONFIDENCE) / (2 * n_tries)) / Z)
     value = interval.value
     return Interval(value, value - wider * (value - interval.low), value + wider * (interval.high - value))
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from shoal._kernels import groups
+from shoal._kernels import groups, texts
 from shoal.errors import DataError
 
 Content = Literal["number", "boolean", "date", "text"]
@@ -73,11 +73,13 @@ def factorize(series: nw.Series[Any]) -> Factor:
         return Factor(codes, values, content)
     if content == "date":
         series = _without_time_zone(series)
-    missing = missing_rows(series)
+    whole = series.to_numpy()
+    # Integers and Booleans of numpy have no missing value, and asking for it takes as long as the rest.
+    missing = np.False_ if whole.dtype.kind in "iub" else missing_rows(series)
     if not missing.any():
-        codes, values = _factorize_numbers(_to_array(series, content))
+        codes, values = _factorize_numbers(_convert(whole, content))
         return Factor(codes, values, content)
-    present_codes, values = _factorize_numbers(_to_array(series.filter((~missing).tolist()), content))
+    present_codes, values = _factorize_numbers(_convert(series.filter((~missing).tolist()).to_numpy(), content))
     codes = np.full(len(series), -1, np.int64)
     codes[~missing] = present_codes
     return Factor(codes, values, content)
@@ -257,18 +259,13 @@ def _factorize_text(series: nw.Series[Any]) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(
             f"Column {series.name!r} comes from {implementation}: convert the table to pandas, polars or pyarrow first."
         )
-    used = np.zeros(len(labels) + 1, bool)
-    used[raw] = True
-    # A category that no row uses is not a value of the column.
-    distinct = sorted({labels[i] for i in np.flatnonzero(used[:-1])})
-    rank = {label: i for i, label in enumerate(distinct)}
-    table = np.array([rank.get(label, -1) for label in labels] + [-1], np.int32)
-    values = np.empty(len(distinct), object)
-    values[:] = distinct
-    codes = np.empty(len(raw), np.int32)
+    order = sorted(range(len(labels)), key=labels.__getitem__)
     # The last entry of the table is that of the missing value, which has the number -1.
-    groups.look_up(raw, 0, table, codes)
-    return codes, values
+    table = np.full(len(labels) + 1, -1, np.int32)
+    table[order] = np.arange(len(order))
+    values = np.empty(len(order), object)
+    values[:] = [labels[i] for i in order]
+    return _look_up(raw, table), values
 
 
 def _polars_text(series: Any) -> tuple[np.ndarray, list[str]]:
@@ -290,21 +287,69 @@ def _polars_text(series: Any) -> tuple[np.ndarray, list[str]]:
 def _pandas_text(series: Any) -> tuple[np.ndarray, list[str]]:
     import pandas
 
-    if isinstance(series.dtype, pandas.CategoricalDtype):
-        return series.cat.codes.to_numpy().astype(np.int64), [str(label) for label in series.cat.categories]
+    dtype = series.dtype
+    if isinstance(dtype, pandas.CategoricalDtype):
+        codes = series.cat.codes.to_numpy().astype(np.int64)
+        return _only_used(codes, [str(label) for label in series.cat.categories])
+    in_arrow = isinstance(dtype, pandas.StringDtype) and dtype.storage.startswith("pyarrow")
+    if in_arrow or isinstance(dtype, pandas.ArrowDtype):
+        return _pyarrow_text(series.array.__arrow_array__())
     codes, labels = pandas.factorize(series)
-    return codes, [str(label) for label in labels]
+    return _only_used(codes, [str(label) for label in labels])
 
 
 def _pyarrow_text(series: Any) -> tuple[np.ndarray, list[str]]:
     import pyarrow
 
-    chunk = series.combine_chunks() if isinstance(series, pyarrow.ChunkedArray) else series
-    if isinstance(chunk, pyarrow.ChunkedArray):
-        chunk = pyarrow.concat_arrays(chunk.chunks) if chunk.num_chunks else pyarrow.array([], series.type)
-    encoded = chunk if pyarrow.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+    if isinstance(series, pyarrow.ChunkedArray):
+        if series.num_chunks > 1 and series.type == pyarrow.string():
+            series = series.cast(pyarrow.large_string())  # which may have more than 2 GB together
+        series = series.chunk(0) if series.num_chunks == 1 else series.combine_chunks()
+    if series.type in (pyarrow.string(), pyarrow.large_string()):
+        return _number_arrow_texts(series)
+    encoded = series if pyarrow.types.is_dictionary(series.type) else series.dictionary_encode()
     codes = encoded.indices.cast(pyarrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    return codes, [str(label) for label in encoded.dictionary.to_pylist()]
+    labels = encoded.dictionary.to_pylist()
+    return _only_used(codes, [None if label is None else str(label) for label in labels])
+
+
+def _number_arrow_texts(array: Any) -> tuple[np.ndarray, list[str]]:
+    """Codes and labels in the order of their first rows, from the bytes of an array of pyarrow."""
+    present, starts, data = array.buffers()
+    offsets = _numbers_in(starts, np.int64 if array.type == "large_string" else np.int32)
+    own = offsets[array.offset : array.offset + len(array) + 1] if len(array) else np.zeros(1, np.int64)
+    codes, first = texts.number_texts(_numbers_in(data), own, _numbers_in(present), array.offset)
+    # Arrow's own take of a few texts needs 40 µs, half as long as numbering 20,000 rows.
+    characters, ends = memoryview(data or b""), zip(own[first].tolist(), own[first + 1].tolist(), strict=True)
+    return codes, [str(characters[start:stop], "utf-8") for start, stop in ends]
+
+
+def _numbers_in(buffer: Any, dtype: Any = np.uint8) -> np.ndarray:
+    """What is in a buffer of pyarrow, which is None where it would say nothing."""
+    if buffer is None:
+        return np.empty(0, dtype)
+    return np.frombuffer(buffer, dtype, buffer.size // np.dtype(dtype).itemsize)
+
+
+def _only_used(codes: np.ndarray, labels: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
+    """A category that no row uses is not a value of the column, and several that read alike are one."""
+    used = np.zeros(len(labels) + 1, bool)
+    used[codes] = True
+    present = [label for label in labels if label is not None]
+    if used[:-1].all() and len(set(present)) == len(labels):
+        return codes, present
+    number: dict[str, int] = {}
+    table = np.full(len(labels) + 1, -1, np.int32)
+    for i, label in enumerate(labels):
+        if used[i] and label is not None:
+            table[i] = number.setdefault(label, len(number))
+    return _look_up(codes, table), list(number)
+
+
+def _look_up(codes: np.ndarray, table: np.ndarray) -> np.ndarray:
+    found = np.empty(len(codes), table.dtype)
+    groups.look_up(codes, 0, table, found)
+    return found
 
 
 def _content_of_objects(series: nw.Series[Any]) -> Content:
@@ -335,8 +380,7 @@ def _kind_of_object(value: Any) -> str:
     return "text" if isinstance(value, str) else type(value).__name__
 
 
-def _to_array(series: nw.Series[Any], content: Content) -> np.ndarray:
-    array = series.to_numpy()
+def _convert(array: np.ndarray, content: Content) -> np.ndarray:
     if array.dtype == object:
         dtype: Any = {"number": float, "boolean": bool, "date": "datetime64[us]"}[content]
         array = array.astype(dtype)

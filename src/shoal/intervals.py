@@ -9,6 +9,8 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
+Z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+"""Standard errors that an interval reaches to either side; asked of scipy each time, it took 60 µs."""
 RESAMPLES = 1000
 """Draws of the bootstrap, for numbers that have no simpler interval."""
 
@@ -27,7 +29,7 @@ def share_interval(hits: int, n: int) -> Interval:
     >>> [round(edge, 3) for edge in share_interval(9, 10)]
     [0.9, 0.596, 0.982]
     """
-    z, share = float(stats.norm.ppf((1 + CONFIDENCE) / 2)), hits / n
+    z, share = Z, hits / n
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return Interval(share, max(middle - reach, 0.0), min(middle + reach, 1.0))
@@ -52,7 +54,7 @@ def paired_difference(one: np.ndarray, other: np.ndarray) -> Interval:
     >>> [round(edge, 3) for edge in paired_difference(one, other)]
     [0.25, -0.383, 0.717]
     """
-    n, z = len(one), float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    n, z = len(one), Z
     gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
     more, less = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
     reach = z * math.sqrt((more + less - (more - less) ** 2) / (n + 2))

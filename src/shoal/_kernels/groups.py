@@ -41,69 +41,98 @@ def mark_present(numbers, low, present):
         present[numbers[i] - low] = True
 
 
-@jit
-def group_rows(rows):
+def group_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct rows of a matrix in order of first appearance.
-
-    A hash table with open addressing; rows are compared in full, so that two different rows never share a group.
 
     Returns
     -------
     labels : int32 (n,)
     first : int64 (g,), the first row of each group
     """
-    n, q = rows.shape
-    labels = np.empty(n, np.int32)
-    capacity = 1 << 12
-    slots = np.full(capacity, -1, np.int32)
-    first = np.empty(1 << 10, np.int64)
-    hashes = np.empty(1 << 10, np.uint64)
-    n_groups = 0
-    for i in range(n):
+    labels = np.empty(len(rows), np.int32)
+    row, n_groups, (slots, first, hashes) = 0, 0, empty_table()
+    while True:
+        row, n_groups = _group_until_full(rows, row, n_groups, slots, first, hashes, labels)
+        if row == len(labels):
+            return labels, first[:n_groups].copy()
+        slots, first, hashes = enlarge_table(first, hashes)
+
+
+@jit
+def _group_until_full(rows, row, n_groups, slots, first, hashes, labels):
+    """Number rows from one on, until there are more groups than the table holds; returns the row it came to.
+
+    A hash table with open addressing; rows are compared in full, so that two different rows never share a group. It is
+    made longer elsewhere: numba counts references to an array that may be another one in the next round, which took as
+    long as all the rest.
+    """
+    q = rows.shape[1]
+    shift = count_unused_bits(slots)
+    for i in range(row, rows.shape[0]):
         key = np.uint64(q)
         for j in range(q):
             key = (key ^ np.uint64(rows[i, j])) * _MULTIPLIER
             key ^= key >> _SHIFT
-        at = np.int64(key & np.uint64(capacity - 1))
-        while True:
-            group = slots[at]
-            if group < 0:
-                break
-            if hashes[group] == key:
+        at = np.int64(key >> shift)
+        group = slots[at]
+        while group >= 0:
+            same = hashes[group] == key
+            if same:
                 other = first[group]
-                same = True
                 for j in range(q):
-                    if rows[i, j] != rows[other, j]:
-                        same = False
-                        break
-                if same:
-                    break
-            at = (at + 1) & (capacity - 1)
+                    same &= rows[i, j] == rows[other, j]
+            if same:
+                break
+            at = (at + 1) & (slots.shape[0] - 1)
+            group = slots[at]
         if group < 0:
-            group = n_groups
             if n_groups == first.shape[0]:
-                first = np.concatenate((first, np.empty_like(first)))
-                hashes = np.concatenate((hashes, np.empty_like(hashes)))
-            first[group] = i
-            hashes[group] = key
-            slots[at] = group
+                return i, n_groups
+            group = n_groups
+            slots[at], first[group], hashes[group] = group, i, key
             n_groups += 1
-            if 2 * n_groups > capacity:
-                capacity *= 4
-                slots = _spread(hashes, n_groups, capacity)
         labels[i] = group
-    return labels, first[:n_groups].copy()
+    return labels.shape[0], n_groups
+
+
+def empty_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slots of a hash table, which hold numbers or -1; the first row and the hash of each number, half as many."""
+    n_slots = 1 << 12  # made in 2 µs
+    return np.full(n_slots, -1, np.int32), np.empty(n_slots // 2, np.int64), np.empty(n_slots // 2, np.uint64)
+
+
+def enlarge_table(first: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A hash table of four times as many slots, which holds what a full one holds."""
+    n_slots = 8 * len(first)
+    slots = np.full(n_slots, -1, np.int32)
+    _fill(slots, hashes)
+    return slots, lengthen(first, n_slots // 2), lengthen(hashes, n_slots // 2)
+
+
+def lengthen(array: np.ndarray, length: int) -> np.ndarray:
+    """The same array with room behind it."""
+    longer = np.empty((length, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+@jit
+def _fill(slots, hashes):
+    shift = count_unused_bits(slots)
+    for number in range(hashes.shape[0]):
+        at = np.int64(hashes[number] >> shift)
+        while slots[at] >= 0:
+            at = (at + 1) & (slots.shape[0] - 1)
+        slots[at] = number
 
 
 @inner
-def _spread(hashes, n_groups, capacity):
-    slots = np.full(capacity, -1, np.int32)
-    for group in range(n_groups):
-        at = np.int64(hashes[group] & np.uint64(capacity - 1))
-        while slots[at] >= 0:
-            at = (at + 1) & (capacity - 1)
-        slots[at] = group
-    return slots
+def count_unused_bits(slots):
+    """How many bits of a hash there are beside those that choose the slot, which are the highest."""
+    bits = 0
+    while slots.shape[0] >> bits > 1:
+        bits += 1
+    return np.uint64(64 - bits)
 
 
 @jit

@@ -252,7 +252,9 @@ def ends_of(columns: Sequence[Compared]) -> Ends:
 
 
 def starts_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
 
 
 # Numbers, dates and ordinal values: a cell is a range of places.

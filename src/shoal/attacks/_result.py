@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from shoal.intervals import CONFIDENCE, Interval, share_interval
+from shoal.intervals import CONFIDENCE, Interval, Z, share_interval
 
 LOW_RATES = 0.01, 0.001
 """False alarms at which hits are counted."""
@@ -154,9 +154,8 @@ def auc_interval(positive: np.ndarray, negative: np.ndarray) -> Interval:
     below = 1.0 - (ranks[n:] - stats.rankdata(negative)) / n
     auc = float(above.mean())
     variance = above.var(ddof=1) / n + below.var(ddof=1) / m if n > 1 and m > 1 else 0.25
-    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
     inside = min(max(auc, 0.5 / n), 1 - 0.5 / n)
-    reach = z * math.sqrt(variance) / (inside * (1 - inside))
+    reach = Z * math.sqrt(variance) / (inside * (1 - inside))
     logit = math.log(inside / (1 - inside))
     low, high = (1 / (1 + math.exp(-min(max(edge, -700.0), 700.0))) for edge in (logit - reach, logit + reach))
     return Interval(auc, min(low, auc), max(high, auc))
