@@ -265,7 +265,10 @@ def _factorize_text(series: nw.Series[Any]) -> tuple[np.ndarray, np.ndarray]:
     table[order] = np.arange(len(order))
     values = np.empty(len(order), object)
     values[:] = [labels[i] for i in order]
-    return _look_up(raw, table), values
+    # Codes of this type are nobody else's yet, and are overwritten: another array of 300,000 would take as long again.
+    codes = raw if raw.dtype == table.dtype else np.empty(len(raw), table.dtype)
+    groups.look_up(raw, 0, table, codes)
+    return codes, values
 
 
 def _polars_text(series: Any) -> tuple[np.ndarray, list[str]]:
@@ -343,13 +346,7 @@ def _only_used(codes: np.ndarray, labels: Sequence[str | None]) -> tuple[np.ndar
     for i, label in enumerate(labels):
         if used[i] and label is not None:
             table[i] = number.setdefault(label, len(number))
-    return _look_up(codes, table), list(number)
-
-
-def _look_up(codes: np.ndarray, table: np.ndarray) -> np.ndarray:
-    found = np.empty(len(codes), table.dtype)
-    groups.look_up(codes, 0, table, found)
-    return found
+    return table[codes], list(number)
 
 
 def _content_of_objects(series: nw.Series[Any]) -> Content:
