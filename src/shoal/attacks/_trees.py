@@ -189,7 +189,7 @@ def _lay(tree: Any) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of a tree of scikit-learn as our kernel wants them, and what each answers."""
     nodes, source = np.empty(tree.node_count, kernel.NODE), np.empty(tree.node_count, np.int64)
     kernel.lay_nodes(tree.children_left, tree.children_right, tree.feature, tree.threshold, nodes, source)
-    return nodes, np.ascontiguousarray(tree.value[:, 0, :][source])
+    return nodes, tree.value[:, 0, :].take(source, axis=0)
 
 
 _QUICK: dict[type, type[_QuickForest]] = {
