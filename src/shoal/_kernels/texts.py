@@ -40,7 +40,7 @@ def number_texts(
     data, starts, present = map(_read_only, (data, starts.astype(np.int64, copy=False), present))
     labels = np.empty(len(starts) - 1, np.int32)
     row, n_texts, (slots, first, hashes) = 0, 0, empty_table()
-    words = np.empty((len(first), 5), np.uint64)
+    words = np.empty((len(first), 5), np.uint64)  # of each text three words, its length and where it starts
     while True:
         table = slots, first, hashes, words
         row, n_texts = _number_until_full(data, starts, present, first_bit, row, n_texts, *table, labels)
