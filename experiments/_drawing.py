@@ -112,3 +112,22 @@ def lay_out(panel: Any, title: str, x: str = "", y: str = "", finish: Callable[[
     panel.set_axisbelow(True)
     if finish is not None:
         finish(panel)
+
+
+def dots(
+    panel: Any, number: int, label: str, names: Sequence[str], found: Sequence[Interval | None], lane: int | None = None
+) -> None:
+    """A dot with its interval beside each name, the first name on top; lanes 0 to 3 of a name lie below each other."""
+    color, marker, _ = LINES[number % len(LINES)]
+    kept = [(at, one) for at, one in enumerate(found) if one is not None]
+    if kept:
+        places, ones = zip(*kept, strict=True)
+        values = [one.value for one in ones]
+        reach = [[one.value - one.low for one in ones], [one.high - one.value for one in ones]]
+        shift = 0.18 * ((number if lane is None else lane) - 1.5)
+        panel.errorbar(
+            values, [place + shift for place in places], xerr=reach, color=color, marker=marker, markersize=4,
+            linestyle="none", elinewidth=1.1, label=label,
+        )  # fmt: skip
+    panel.set_yticks(range(len(names)), names)
+    panel.set_ylim(len(names) - 0.4, -0.6)
