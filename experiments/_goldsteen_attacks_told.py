@@ -13,7 +13,8 @@ from scipy import stats
 
 from shoal.intervals import Interval
 
-FOREST, NETWORK, LONG, NONE = "forest", "network", "network, 200 epochs", "none"
+FOREST, NETWORK, NONE = "forest", "network", "none"
+LONG, LARGE = "network, 200 epochs", "large network, 200 epochs"
 Setting = tuple[str, str, str]
 # Data, model and defence -> train, test, attack, precision, recall; None where the paper has no such row.
 TABLE_2: dict[Setting, tuple[float, ...] | None] = {
@@ -23,6 +24,7 @@ TABLE_2: dict[Setting, tuple[float, ...] | None] = {
     ("Adult", FOREST, "ε = 10"): (0.82, 0.81, 0.53, 0.52, 0.95),
     ("Adult", FOREST, "ε = 1"): (0.80, 0.79, 0.50, 0.52, 0.13),
     ("Adult", LONG, NONE): (0.96, 0.89, 0.53, 0.52, 0.60),
+    ("Adult", LARGE, NONE): (0.96, 0.89, 0.53, 0.52, 0.60),
     ("Adult", NETWORK, NONE): None,
     ("Adult", NETWORK, "k = 25"): (0.84, 0.82, 0.50, 0.50, 0.71),
     ("Adult", NETWORK, "k = 50"): (0.84, 0.81, 0.50, 0.50, 0.32),
@@ -67,8 +69,8 @@ def tell_membership(rows: list[Row]) -> Told:
 
 NOTES = (
     "The best of several attacks lies a little above chance by luck, and its interval does not know of the choice; the "
-    "claim about it allows for that. Rows of the loans that are no quasi-identifiers are released as they are, so a "
-    "model can still remember them.",
+    "claim about it allows for that. Half of the columns of the loans are no quasi-identifiers and are released as "
+    "they are, so that a model can still remember rows by them.",
     "The paper's test accuracy of 0.89 for a network of Adult is not reached by any model that is judged on rows it "
     "has not seen; what it calls train accuracy after anonymization is 1.00 for loans, and so likely that of released "
     "rows.",
@@ -148,11 +150,11 @@ def length_claim(rows: list[Row]) -> Claim:
     says = "A network that was trained on raw rows leaks, too."
     told, leaks = [], []
     for data in values_of(rows, "data"):
-        for model in (LONG, NETWORK):
+        for model in (LARGE, LONG, NETWORK):
             one = mean_of(own_attack(rows, (data, model, NONE)), "accuracy")
             if one is not None:
                 leaks.append((model, one))
-                told.append(f"{data}, {'200 epochs' if model == LONG else 'stopped early'}: {show(one)}")
+                told.append(f"{data}, {'stopped early' if model == NETWORK else model}: {show(one)}")
     if not many([one for _, one in leaks]):
         return Claim(says, "cannot be told", "There are too few splits.")
     clear = [model for model, one in leaks if one.low > 0.5]

@@ -155,7 +155,8 @@ class Printed:
     def transform(self, X: np.ndarray) -> np.ndarray:
         own = X @ self.vectors
         costs, gains = self.wanted * own**2, self.hidden * own**2
-        order = np.argsort(-gains / np.maximum(costs, 1e-300), axis=1)
+        with np.errstate(over="ignore"):
+            order = np.argsort(-gains / np.maximum(costs, 1e-300), axis=1)
         ordered = np.take_along_axis(costs, order, 1)
         left = np.maximum(EPSILON - (np.cumsum(ordered, axis=1) - ordered), 0)
         shares = np.sqrt(np.clip(left / np.maximum(ordered, 1e-300), 0, 1))

@@ -1,11 +1,9 @@
 """Cleaning a table of queries: what is sent, what is measured, what the command says; and who learns again."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -293,23 +291,3 @@ def test_bad_commands_get_one_sentence(folder, capsys, options, sentence):
     assert sentence in error
     assert error.count("\n") == 1
     assert not Path("cleaned.csv").exists()
-
-
-def experiment():
-    path = Path(__file__).parents[1] / "experiments" / "null_space.py"
-    spec = importlib.util.spec_from_file_location("null_space", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_tables_of_the_paper_are_made_in_small(data_folder, tmp_path, monkeypatch, capsys):
-    module = experiment()
-    monkeypatch.setattr("sys.argv", ["null_space.py", "--runs", "1", "--data", "wq", "--out", str(tmp_path)])
-    module.main()
-    assert "[3. 1.] [ 1. -1.] 2 5" in capsys.readouterr().out
-    runs = pd.read_csv(tmp_path / "null_space.csv")
-    kept = runs[runs["method"].str.startswith(("algorithm 1", "algorithm 2, stable", "learned"))]
-    assert (kept["e_utility_largest"] <= 0.01 * (1 + 1e-9)).all()
-    assert (runs[runs["method"] == "algorithm 2 as printed"]["e_privacy"] > 0).all()
-    assert "| wq | 7, 7 |" in (tmp_path / "null_space.md").read_text()
