@@ -41,6 +41,7 @@ TABLE_2: dict[Setting, tuple[float, ...] | None] = {
     ("Loan", NETWORK, "k = 200"): (0.95, 0.92, 0.50, 0.50, 0.46),
     ("Loan", NETWORK, "ε = 3.1"): (0.87, 0.87, 0.50, 0.50, 0.47),
 }
+REFERENCES = "LiRA", "RMIA", "references"
 OWN_ATTACK = "network"
 """The attack of the paper."""
 SMALL_LOSS = 0.02
@@ -76,7 +77,7 @@ NOTES = (
     "The best of several attacks lies a little above chance by luck, and its interval does not know of the choice; the "
     "claim about it allows for that.",
     "Half of the columns of the loans are no quasi-identifiers and are released as they are, so that a forest that is "
-    "trained on the release still has rows to remember; the release whose quasi-identifiers are all columns is there to "
+    "trained on the release still has rows to remember; the release whose quasi-identifiers are all columns is to "
     "tell. The paper reports 0.51 for 421,095 other loans.",
     "The paper's test accuracy of 0.89 for a network of Adult is not reached here by any model on rows that it has "
     "not seen; what it calls train accuracy after anonymization is 1.00 for loans, and so likely that of released "
@@ -97,7 +98,7 @@ def strongest(rows: list[Row], setting: Setting) -> str | None:
     found = {
         attack: mean_of(of(rows, setting), "auc", attack=attack)
         for attack in values_of(of(rows, setting), "attack")
-        if attack.startswith(("LiRA", "RMIA", "references"))
+        if attack.startswith(REFERENCES)
     }
     return max(found, key=lambda attack: found[attack].value) if found else None
 
@@ -138,9 +139,9 @@ def many(found: Sequence[Any]) -> bool:
     return bool(found) and all(one is not None and one.high > one.low for one in found)
 
 
-def too_wide(found: Sequence[Interval]) -> bool:
-    """Whether an interval holds 0.5 only because it holds so much."""
-    return any(one.low <= 0.5 <= one.high and one.high - one.value > WIDE for one in found)
+def too_wide(found: Sequence[Interval], chance: float = 0.5) -> bool:
+    """Whether an interval holds what chance gives only because it holds so much."""
+    return any(one.low <= chance <= one.high and one.high - one.value > WIDE for one in found)
 
 
 def leak_claim(rows: list[Row]) -> Claim:
@@ -193,14 +194,15 @@ def strongest_claim(rows: list[Row]) -> Claim:
     for setting in anonymized(rows):
         best = strongest(rows, setting)
         values = [row["accuracy"] for row in where(of(rows, setting), attack=best)]
-        raw = strongest(rows, raw_of(setting))
-        before = mean_of(of(rows, raw_of(setting)), "accuracy", attack=raw)
-        if len(values) < 2 or before is None or too_wide([over_seeds(values)]):
-            continue
-        tries = sum(one.startswith(("LiRA", "RMIA", "ref")) for one in values_of(of(rows, setting), "attack"))
-        low = float(np.mean(values) - stats.t.ppf(1 - 0.025 / tries, len(values) - 1) * stats.sem(values))
-        little = np.mean(values) - 0.5 <= LITTLE * (before.value - 0.5)
-        answers.append("yes" if low <= 0.5 else "partly" if little else "no")
+        before = mean_of(of(rows, raw_of(setting)), "accuracy", attack=strongest(rows, raw_of(setting)))
+        if len(values) < 2 or before is None:
+            return Claim(says, "cannot be told", "There are too few splits.")
+        tries = sum(one.startswith(REFERENCES) for one in values_of(of(rows, setting), "attack"))
+        mean, reach = np.mean(values), stats.t.ppf(1 - 0.025 / tries, len(values) - 1) * stats.sem(values)
+        if too_wide([Interval(mean, mean - reach, mean + reach)]):
+            return Claim(says, "cannot be told", "There are too few splits.")
+        little = mean - 0.5 <= LITTLE * (before.value - 0.5)
+        answers.append("yes" if mean - reach <= 0.5 else "partly" if little else "no")
         told.append(f"{setting[0]} {name_of(setting)}: {show(over_seeds(values))} ({before.value:.3f} before)")
     if not answers:
         return Claim(says, "cannot be told", "There are too few splits.")
@@ -279,9 +281,9 @@ def loan_claim(rows: list[Row]) -> Claim:
     found = with_privacy(rows, "Loan")
     if not many(list(found.values())):
         return Claim(says, "cannot be told", "There are too few splits, or libraries are missing.")
-    n = sum(one.high >= 0.05 for one in found.values())
-    ahead = sum(one.low > 0 for one in found.values())
-    holds: Answer = "yes" if n == len(found) else "partly" if ahead else "no"
+    ahead = [one for one in found.values() if one.low > 0]
+    far = all(one.value >= 0.05 for one in ahead) and len(ahead) == len(found)
+    holds: Answer = "yes" if far else "partly" if ahead else "no"
     return Claim(says, holds, f"{listed(found)}. These are other loans than the paper's.")
 
 
@@ -337,13 +339,14 @@ def fall_claim(rows: list[Row]) -> Claim:
     if not many([found]):
         return Claim(says, "cannot be told", "There are too few splits.")
     told = f"The white-box attack's accuracy changes by {show(found)} (paper: -0.05)."
-    return Claim(says, "yes" if found.high < 0 else "no", told)
+    unclear: Answer = "cannot be told" if too_wide([found], 0.0) else "no"
+    return Claim(says, "yes" if found.high < 0 else unclear, told)
 
 
 def prior_claim(rows: list[Row], attacks: Sequence[str]) -> Claim:
     says = "At k = 100 the attack gets no more than the most frequent value (ours)."
     found = {attack: mean_of(rows, "gain", k=100, attack=attack) for attack in attacks}
-    if not many(list(found.values())):
+    if not many(list(found.values())) or too_wide(list(found.values()), 0.0):
         return Claim(says, "cannot be told", "There are too few splits.")
     n = sum(one.low <= 0 for one in found.values())
     raw = {attack: mean_of(rows, "gain", k=1, attack=attack) for attack in attacks}
