@@ -511,6 +511,28 @@ def test_loan_counts(version, shape, quasi, ended):
 
 
 @needs_data
+def test_location30_is_wide_and_its_rows_are_unique():
+    frame, schema = datasets.fetch_location30()
+    assert frame.shape == (5_010, 447)
+    assert frame.columns == schema.names
+    assert ([a.name for a in schema.target], len(schema.quasi)) == (["class"], 446)
+    sizes = Counter(frame["class"])
+    assert (sorted(sizes), min(sizes.values()), max(sizes.values())) == (list(range(1, 31)), 97, 308)
+    places = frame.drop("class")
+    assert set(np.unique(places.to_numpy())) == {0, 1}
+    assert places.to_numpy().mean() == pytest.approx(0.120, abs=5e-4)
+    assert places.is_unique().all()
+    assert encode(frame, schema).n_rows == 5_010
+
+
+def test_location30_from_a_line(folder):
+    row = ['"13"', "0", "1", *("0" for _ in range(444))]
+    folder("location30/bangkok.csv", ",".join(row) + "\n")
+    frame = datasets.fetch_location30().frame
+    assert frame.select("class", "place-1", "place-2", "place-446").rows() == [(13, 0, 1, 0)]
+
+
+@needs_data
 @pytest.mark.parametrize(
     ("fetch", "rows", "features", "targets"),
     [
@@ -738,8 +760,8 @@ def test_list_is_right_about_rows_and_columns():
         assert info.rows in (frame.height, None)
 
 
-def test_every_file_but_the_loans_has_a_public_source():
-    assert {file.dataset for file in _files.FILES.values() if not file.urls} == {"loan"}
+def test_nearly_every_file_has_a_public_source():
+    assert {file.dataset for file in _files.FILES.values() if not file.urls} == {"loan", "location30"}
     assert all(url.startswith("https://") for file in _files.FILES.values() for url in file.urls)
 
 

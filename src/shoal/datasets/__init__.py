@@ -13,6 +13,7 @@ from shoal.datasets import _files
 from shoal.datasets._adult import SANGREEA, fetch_adult
 from shoal.datasets._census import make_census
 from shoal.datasets._dataset import Dataset, FrameKind
+from shoal.datasets._location import fetch_location30
 from shoal.datasets._mulan import fetch_cal500, fetch_oes97, fetch_scene, fetch_wq
 from shoal.datasets._surveys import LOAN_FILES, fetch_gss, fetch_loan, fetch_nursery
 
@@ -24,6 +25,7 @@ __all__ = [
     "fetch_cal500",
     "fetch_gss",
     "fetch_loan",
+    "fetch_location30",
     "fetch_nursery",
     "fetch_oes97",
     "fetch_scene",
@@ -99,6 +101,7 @@ _DATASETS: tuple[tuple[str, int | None, int, str, tuple[str, ...]], ...] = (
         "Lending Club loans, four partial extracts (the paper's file is not public)",
         (f"loan/{LOAN_FILES['2007-2011']}.csv",),
     ),
+    ("location30", 5_010, 447, "Location-30, check-ins in Bangkok with 30 classes", ("location30/bangkok.csv",)),
     ("scene", 2_407, 300, "Mulan scene, pictures with 6 labels", ("mulan/scene-train.arff", "mulan/scene-test.arff")),
     ("cal500", 502, 242, "Mulan CAL500, songs with 174 labels", ("mulan/cal500.arff",)),
     ("wq", 1_060, 30, "Mulan water quality, river samples with 14 targets", ("mulan/wq.arff",)),

@@ -222,6 +222,10 @@ FILES: dict[str, File] = {
         "loan",
         "6a8ea72aca156f0458ba3c61e269d3f885a7ca07b981b21b7370aa76dd01d449",
     ),
+    "location30/bangkok.csv": File(
+        "location30",
+        "2ca8f7fc231251e089823e44d39f2d1eed124574cc351c7f80368cfe631dd718",
+    ),
     "mulan/cal500.arff": File(
         "cal500",
         "cfe6097ba5fd6e8584e54911ab9783dcab34e898446b7c9370c71d477eae56d3",
