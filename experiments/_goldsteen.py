@@ -1,0 +1,171 @@
+"""What the figures of accuracy-guided anonymization (Goldsteen et al. 2020) share: its split, models and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from _study import Row, over_seeds, where
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_predict, train_test_split
+from sklearn.neural_network import MLPClassifier
+
+from shoal import Release, Schema, anonymize, make_model
+from shoal.errors import ShoalError
+from shoal.intervals import Interval
+from shoal.models import around, explain_selection, read_target
+
+CLASSIC = ("mondrian", "hilbert", "rplus")
+SAID = {
+    "published": "guided, as published",
+    "own rows": "guided, tree of the released rows",
+    "blend": "guided, Shoal's blend of 0.7",
+    "auto": "guided, Shoal's search",
+    "labels": "guided by labels",
+    "labels, own rows": "guided by labels, tree of the released rows",
+    "mondrian": "Mondrian",
+    "hilbert": "Hilbert",
+    "rplus": "R+ tree",
+}
+AS_PUBLISHED = {"guide": "hard", "recoding": "majority"}
+"""The tree learns predicted classes, and a group is released as the row nearest to its median among its majority."""
+CASE = ("model", "features", "quasi", "k", "seed")
+"""What two methods have in common where they are compared; columns that a study does not have are the same in all."""
+
+
+class Parts(NamedTuple):
+    """Rows of a table: 40 % that the model is trained on and that are released, 40 % for the tree, 20 % to test on."""
+
+    train: Any
+    other: Any
+    test: Any
+
+
+def split(frame: Any, schema: Schema, seed: int, rows: int | None = None) -> Parts:
+    """Split a table as the paper does, with the classes in proportion; of so many rows, or of all."""
+    y = read_target(frame, schema)
+    places = np.arange(len(y))
+    if rows is not None:
+        places, _ = train_test_split(places, train_size=rows, stratify=y, random_state=seed)
+    rest, test = train_test_split(places, test_size=0.2, stratify=y[places], random_state=seed)
+    train, other = train_test_split(rest, test_size=0.5, stratify=y[rest], random_state=seed)
+    return Parts(*(frame[np.sort(part)] for part in (train, other, test)))
+
+
+def model_of(name: str, schema: Schema, seed: int) -> Any:
+    """A model of the paper, untrained.
+
+    "NN" is its network: 100 hidden units, batches of 200, 200 epochs at a constant rate of 0.001, never stopped before.
+    "NN, stopped" stops when a tenth of its rows, held out, is predicted no better. "XGB" is scikit-learn's histogram
+    boosting, of the same family as XGBoost.
+    """
+    if name == "NN":
+        # It looks at its loss after each epoch; one that may fall short for 200 epochs never stops it.
+        network = MLPClassifier((100,), batch_size=200, max_iter=200, n_iter_no_change=200, random_state=seed)
+        return around(network, schema)
+    return make_model({"NN, stopped": "mlp", "XGB": "boosting", "DT": "tree", "RF": "forest"}[name], schema, seed)
+
+
+def select_features(schema: Schema, train: Any, seed: int) -> Schema:
+    """The target, and the attributes that matter at least as much to a forest as attributes do on average."""
+    forest = make_model("forest", schema, seed).fit(train, read_target(train, schema))
+    matters = dict.fromkeys(schema.names, 0.0)
+    for name, share in zip(forest[:-1].get_feature_names_out(), forest[-1].feature_importances_, strict=True):
+        matters[explain_selection([name], schema).features[0].name] += share
+    seen = [attribute for attribute in schema if attribute.role != "target"]
+    kept = [attribute for attribute in seen if matters[attribute.name] >= 1 / len(seen)]
+    return Schema([*kept, *schema.target])
+
+
+class Trial:
+    """A model that was trained on raw rows, and what becomes of it on releases of these rows."""
+
+    def __init__(self, schema: Schema, parts: Parts, model: Any, seed: int) -> None:
+        self.schema, self.parts, self.model, self.seed = schema, parts, model, seed
+        self.y, self.truth = (read_target(rows, schema) for rows in (parts.train, parts.test))
+        self.original = clone(model).fit(parts.train, self.y)
+
+    def compare(self, methods: Sequence[str], ks: Sequence[int]) -> list[Row]:
+        """The accuracy on raw rows that no model has seen: of the original, of the most frequent class, of releases."""
+        classes, sizes = np.unique(self.y, return_counts=True)
+        on_own_rows = float(np.mean(self.original.predict(self.parts.train) == self.y))
+        raw = {"method": "raw", "accuracy": self._accuracy(self.original), "accuracy on its training rows": on_own_rows}
+        majority = {"method": "majority", "accuracy": float(np.mean(self.truth == classes[sizes.argmax()]))}
+        return [raw, majority, *(self.retrain(method, k) for method, k in product(methods, ks))]
+
+    def retrain(self, method: str, k: int) -> Row:
+        """Train the model anew on a release; that k cannot be reached is a result, too."""
+        try:
+            release = self._release(method, k)
+        except ShoalError as error:
+            return {"method": method, "k": k, "error": str(error)}
+        model = clone(self.model).fit(release.frame, self.y)
+        found = {"groups": release.checked.groups, "smallest group": release.k}
+        return {"method": method, "k": k, "accuracy": self._accuracy(model), **found}
+
+    def _accuracy(self, model: Any) -> float:
+        return float(np.mean(model.predict(self.parts.test) == self.truth))
+
+    def _release(self, method: str, k: int) -> Release:
+        train, other, _ = self.parts
+        ways: dict[str, Callable[[], dict[str, Any]]] = {
+            "published": lambda: {"y": self.original.predict(other), "learn_from": other, **AS_PUBLISHED},
+            "own rows": lambda: {"y": self.original.predict(train), **AS_PUBLISHED},
+            "labels": lambda: {"y": read_target(other, self.schema), "learn_from": other, **AS_PUBLISHED},
+            "labels, own rows": lambda: {"y": self.y, **AS_PUBLISHED},
+            "blend": lambda: {"y": self._unseen, "guide": 0.7},
+            "auto": lambda: {"model": self.model},
+        }
+        how = {"method": "accuracy-guided", **ways[method]()} if method in ways else {"method": method}
+        recoding = {} if method in ways else {"recoding": "representative"}
+        return anonymize(train, self.schema, k, random_state=self.seed, n_jobs=1, **recoding, **how)
+
+    @cached_property
+    def _unseen(self) -> np.ndarray:
+        """Probabilities that copies of the model give rows that they were not trained on, shared by all k."""
+        return np.asarray(cross_val_predict(self.model, self.parts.train, self.y, cv=5, method="predict_proba"))
+
+
+# What rows say
+
+
+def gain(rows: Iterable[Row], one: str, others: Sequence[str], case: Sequence[str] = CASE) -> Interval | None:
+    """By how much a method is above the mean of others in the same cases: the mean of cases, its interval over seeds.
+
+    Cases of a seed share its rows, so that only seeds count as independent.
+    """
+    rows = where(rows)
+    known = {(row["method"], *(row.get(name) for name in case)): row["accuracy"] for row in rows}
+    by_seed: dict[Any, list[float]] = {}
+    for row in where(rows, method=one):
+        key = tuple(row.get(name) for name in case)
+        beside = [known[other, *key] for other in others if (other, *key) in known]
+        if len(beside) == len(others):
+            by_seed.setdefault(row["seed"], []).append(row["accuracy"] - float(np.mean(beside)))
+    return over_seeds(float(np.mean(found)) for found in by_seed.values())
+
+
+def difference(one: Iterable[tuple[Any, float]], other: Iterable[tuple[Any, float]]) -> Interval | None:
+    """The mean difference of values by seed, with its interval; each value is a mean over cases of that seed."""
+    means: list[dict[Any, float]] = []
+    for pairs in (one, other):
+        by_seed: dict[Any, list[float]] = {}
+        for seed, value in pairs:
+            by_seed.setdefault(seed, []).append(value)
+        means.append({seed: float(np.mean(values)) for seed, values in by_seed.items()})
+    return over_seeds(means[0][seed] - means[1][seed] for seed in means[0] if seed in means[1])
+
+
+def points(found: Interval | None) -> str:
+    """A difference of accuracies in percentage points."""
+    if found is None:
+        return "not measured"
+    return f"{100 * found.value:+.1f} points ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+
+
+def percent(found: Interval | None) -> str:
+    """An accuracy in percent."""
+    return "not measured" if found is None else f"{100 * found.value:.1f} %"
