@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from _study import Row, over_seeds, where
+from _study import Answer, Claim, Row, over_seeds, paired, where
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.neural_network import MLPClassifier
@@ -35,6 +35,9 @@ AS_PUBLISHED = {"guide": "hard", "recoding": "majority"}
 CASE = ("model", "features", "quasi", "k", "seed")
 """What two methods have in common where they are compared; columns that a study does not have are the same in all."""
 
+ENOUGH = 0.75
+"""Share of what a model is above the most frequent class that must be left, for a loss to be called small."""
+
 
 class Parts(NamedTuple):
     """Rows of a table: 40 % that the model is trained on and that are released, 40 % for the tree, 20 % to test on."""
@@ -42,6 +45,10 @@ class Parts(NamedTuple):
     train: Any
     other: Any
     test: Any
+
+    def of(self, schema: Schema) -> Parts:
+        """The same rows with the columns of a schema alone."""
+        return Parts(*(rows[schema.names] for rows in self))
 
 
 def split(frame: Any, schema: Schema, seed: int, rows: int | None = None) -> Parts:
@@ -157,6 +164,109 @@ def difference(one: Iterable[tuple[Any, float]], other: Iterable[tuple[Any, floa
             by_seed.setdefault(seed, []).append(value)
         means.append({seed: float(np.mean(values)) for seed, values in by_seed.items()})
     return over_seeds(means[0][seed] - means[1][seed] for seed in means[0] if seed in means[1])
+
+
+class Wins(NamedTuple):
+    """How often a method is the best."""
+
+    cases: int
+    best: int
+    """Where its mean is above those of all others."""
+    surely: int
+    """Where also the intervals of all differences are above zero."""
+
+
+def count_wins(rows: Iterable[Row], one: str, others: Sequence[str], case: Sequence[str]) -> Wins:
+    """Count the cases in which a method is above all others, paired by seed."""
+    cases: dict[tuple[Any, ...], list[Row]] = {}
+    for row in where(rows):
+        cases.setdefault(tuple(row.get(name) for name in case), []).append(row)
+    every = [
+        [paired(rows, "accuracy", {"method": one}, {"method": other}) for other in others] for rows in cases.values()
+    ]
+    compared = [pairs for pairs in every if None not in pairs]
+    best = sum(all(pair.value > 0 for pair in pairs) for pairs in compared)
+    return Wins(len(compared), best, sum(all(pair.low > 0 for pair in pairs) for pairs in compared))
+
+
+def claim_wins(rows: list[Row], case: Sequence[str], words: str) -> Claim:
+    """The paper's main claim: yes if it is best in every case, partly if it is above each of the three over all."""
+    wins = count_wins(rows, "published", CLASSIC, case)
+    gains = {other: gain(rows, "published", [other]) for other in CLASSIC}
+    judged = {judge(one) for one in gains.values()}
+    holds: Answer = "yes" if wins.best == wins.cases else "partly" if judged == {"yes"} else "no"
+    if not wins.cases or "cannot be told" in judged:
+        holds = "cannot be told"
+    evidence = f"it has the best mean of the four in {wins.best} of {wins.cases} cases ({words}), in {wins.surely} of "
+    evidence += "them with all three intervals above zero; over all cases it gains "
+    evidence += ", ".join(f"{points(one)} over {SAID[other]}" for other, one in gains.items())
+    blend = count_wins(rows, "blend", CLASSIC, case)
+    if blend.cases:
+        evidence += f". Shoal's blend is the best of four in {blend.best} of {blend.cases} cases, and gains "
+        evidence += f"{points(gain(rows, 'blend', ['mondrian']))} over Mondrian"
+    return Claim(
+        "In all cases guided anonymization outperforms Mondrian, Hilbert and the R+ tree.", holds, evidence + "."
+    )
+
+
+class Left(NamedTuple):
+    """What a release leaves of a model."""
+
+    change: Interval
+    """Of its accuracy."""
+    share: Interval
+    """Of what the original is above the most frequent class."""
+
+
+def what_is_left(rows: list[Row], method: str, k: int | None) -> Left | None:
+    """What a release leaves of a model, whose rows these are."""
+    accuracy = [{row["seed"]: row["accuracy"] for row in where(rows, method=m)} for m in ("raw", "majority")]
+    raw, least = accuracy
+    after = {row["seed"]: row["accuracy"] for row in where(rows, method=method, k=k)}
+    known = [seed for seed in after if seed in raw and raw[seed] > least[seed]]
+    if not known:
+        return None
+    change = over_seeds(after[seed] - raw[seed] for seed in known)
+    share = over_seeds((after[seed] - least[seed]) / (raw[seed] - least[seed]) for seed in known)
+    return Left(change, share)
+
+
+def claim_little_lost(says: str, named: dict[str, list[Row]], k: int | None) -> Claim:
+    """Whether little is lost, of each model whose rows are given."""
+    found = {name: what_is_left(rows, "published", k) for name, rows in named.items()}
+    left = {name: one for name, one in found.items() if one is not None}
+    enough = [one.share.value >= ENOUGH for one in left.values()]
+    holds: Answer = "cannot be told"
+    if left and all(one.share.low < one.share.high for one in left.values()):
+        holds = "yes" if all(enough) else "partly" if any(enough) else "no"
+    parts = [f"{n} {100 * one.change.value:+.1f} points, {100 * one.share.value:.0f} % left" for n, one in left.items()]
+    evidence = (
+        f"as published at k = {k}: {'; '.join(parts) or 'not measured'}. The share is of what the original model "
+    )
+    evidence += "is above the most frequent class; we call a loss small that leaves three quarters of it."
+    return Claim(says, holds, evidence)
+
+
+def judge(found: Interval | None) -> Answer:
+    """Whether a difference is above zero by its interval; a single seed has none."""
+    if found is None or found.low == found.high:
+        return "cannot be told"
+    return "yes" if found.low > 0 else "no"
+
+
+def ks_of(rows: Iterable[Row]) -> list[int]:
+    """The k that rows were released with."""
+    return sorted({row["k"] for row in where(rows) if "k" in row})
+
+
+def once_a_seed(rows: Iterable[Row]) -> list[Row]:
+    """One row for each seed, where all of a seed are the same, as those of the original model are."""
+    return list({row["seed"]: row for row in rows}.values())
+
+
+def in_points(found: Interval | None) -> Interval | None:
+    """A difference of accuracies in percentage points, for a table; hundredths of a point would only look exact."""
+    return None if found is None else Interval(*(round(100 * value, 2) for value in found))
 
 
 def points(found: Interval | None) -> str:

@@ -1,7 +1,7 @@
 """Accuracy-guided anonymization on Adult (Goldsteen et al. 2020), Figures 2 to 5.
 
-Four models, three sets of quasi-identifiers, with and without feature selection, k up to 1,000, beside Mondrian, Hilbert
-and the R+ tree. ``python experiments/goldsteen_adult.py`` takes about 50 minutes on two cores; ``--quick`` is a look,
+Four models, three sets of quasi-identifiers, with and without feature selection, k up to 1,000, beside Mondrian,
+Hilbert and the R+ tree. ``python experiments/goldsteen_adult.py`` takes 50 minutes on two cores; ``--quick`` is a look,
 ``--toy`` shows only that it runs. Rows, tables, claims and a drawing go to ``results/goldsteen_adult.*``.
 """
 
@@ -12,8 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from _drawing import axis_of_k, in_percent, lay_out, level, line, panels
-from _goldsteen import CLASSIC, SAID, Trial, difference, gain, model_of, percent, points, select_features, split
-from _study import Answer, Claim, Row, Size, Study, Table, Told, main, mean_of, over_seeds, paired, values_of, where
+from _goldsteen import (
+    CLASSIC,
+    SAID,
+    Trial,
+    claim_little_lost,
+    claim_wins,
+    difference,
+    gain,
+    in_points,
+    judge,
+    ks_of,
+    model_of,
+    once_a_seed,
+    percent,
+    points,
+    select_features,
+    split,
+)
+from _study import Claim, Row, Size, Study, Table, Told, main, mean_of, over_seeds, values_of, where
 
 from shoal.datasets import fetch_adult
 from shoal.intervals import Interval
@@ -82,7 +99,7 @@ def measure(
     parts = split(frame, schema, seed, rows)
     if features == SELECTED:
         schema = select_features(schema, parts.train, seed)
-        parts = parts._replace(**{name: rows[schema.names] for name, rows in parts._asdict().items()})
+        parts = parts.of(schema)
     kept = {"features kept": len(schema) - 1, "quasi-identifiers kept": len(schema.quasi)}
     found = Trial(schema, parts, model_of(model, schema, seed), seed).compare(methods, ks)
     return [row | kept for row in found]
@@ -95,7 +112,7 @@ def tell(rows: list[Row]) -> Told:
     as_paper = [row for row in rows if row["features"] == features_in_paper(row["model"])]
     tables = [raw_table(rows), main_table(as_paper), gain_table(as_paper), selection_table(rows)]
     claims = [
-        claim_all_cases(as_paper),
+        claim_wins(as_paper, ("model", "quasi", "k"), "model, quasi-identifiers, k"),
         claim_high_k(as_paper),
         claim_many_quasi(as_paper),
         claim_small_loss(as_paper),
@@ -116,11 +133,6 @@ def raw_table(rows: list[Row]) -> Table:
             lines.append([model, features, mean_of(found, "accuracy"), mean_of(found, seen), both, paper])
     columns = ["model", "features", "test rows", "training rows", "mean of both", "paper"]
     return Table("Accuracy of the original models, which were trained on raw rows", columns, lines)
-
-
-def once_a_seed(rows: list[Row]) -> list[Row]:
-    """The original model is the same in all cells of a seed."""
-    return list({row["seed"]: row for row in rows}.values())
 
 
 def main_table(rows: list[Row]) -> Table:
@@ -171,45 +183,6 @@ def by_column(rows: list[Row], column: str, one: Any, other: Any) -> Interval | 
     return difference(*([(side[key]["seed"], side[key]["accuracy"]) for key in both] for side in found))
 
 
-def in_points(found: Interval | None) -> Interval | None:
-    return None if found is None else Interval(*(100 * value for value in found[:3]))
-
-
-def ks_of(rows: list[Row]) -> list[int]:
-    return sorted({row["k"] for row in where(rows) if "k" in row})
-
-
-def judge(found: Interval | None) -> Answer:
-    """Whether a difference is above zero."""
-    if found is None or found.low == found.high:  # nothing, or a single seed
-        return "cannot be told"
-    return "yes" if found.low > 0 else "no"
-
-
-def claim_all_cases(rows: list[Row]) -> Claim:
-    says = "In all cases guided anonymization outperforms Mondrian, Hilbert and the R+ tree."
-    cases = wins = sure = 0
-    for model, quasi, k in product(values_of(rows, "model"), values_of(rows, "quasi"), ks_of(rows)):
-        found = where(rows, model=model, quasi=quasi, k=k)
-        pairs = [paired(found, "accuracy", {"method": "published"}, {"method": other}) for other in CLASSIC]
-        if None not in pairs:
-            cases += 1
-            wins += all(one.value > 0 for one in pairs)
-            sure += all(one.low > 0 for one in pairs)
-    gains = {other: gain(rows, "published", [other]) for other in CLASSIC}
-    judged = [judge(one) for one in gains.values()]
-    holds: Answer = "partly" if set(judged) == {"yes"} else "no"
-    if not cases or "cannot be told" in judged:
-        holds = "cannot be told"
-    elif wins == cases:
-        holds = "yes"
-    evidence = f"it has the best mean of the four in {wins} of {cases} cases (model, quasi-identifiers, k), in {sure} "
-    evidence += "with all three intervals above zero; over all cases it gains "
-    evidence += ", ".join(f"{points(one)} over {SAID[other]}" for other, one in gains.items())
-    evidence += f". Shoal's blend gains {points(gain(rows, 'blend', ['mondrian']))} over Mondrian."
-    return Claim(says, holds, evidence)
-
-
 def margins(rows: list[Row], method: str = "published") -> list[tuple[Row, float]]:
     """By how much the guided release is above the mean of the three others, case by case."""
     known = {key_of(row): row["accuracy"] for row in where(rows) if row["method"] in CLASSIC}
@@ -247,27 +220,8 @@ def claim_many_quasi(rows: list[Row]) -> Claim:
 
 def claim_small_loss(rows: list[Row]) -> Claim:
     says = "Very high values of k, up to 1,000, are possible without too large a loss of accuracy."
-    k = max(ks_of(rows), default=None)
-    parts, kept = [], []
-    for model in values_of(rows, "model"):
-        found = where(rows, model=model, quasi=12)
-        raw, majority = (once_a_seed(where(found, method=method)) for method in ("raw", "majority"))
-        after = {row["seed"]: row["accuracy"] for row in where(found, method="published", k=k)}
-        least = {row["seed"]: row["accuracy"] for row in majority}
-        pairs = [(row["accuracy"], after[row["seed"]], least[row["seed"]]) for row in raw if row["seed"] in after]
-        share = over_seeds((one - low) / (top - low) for top, one, low in pairs if top > low)
-        if share is not None:
-            kept.append(share)
-            loss = over_seeds(one - top for top, one, _ in pairs)
-            parts.append(f"{model} {100 * loss.value:+.1f} points, {100 * share.value:.0f} % kept")
-    holds: Answer = "cannot be told"
-    if kept and all(one.low < one.high for one in kept):
-        low_enough = [one.value >= 0.75 for one in kept]
-        holds = "yes" if all(low_enough) else "partly" if any(low_enough) else "no"
-    evidence = f"as published at k = {k} with 12 quasi-identifiers: {'; '.join(parts) or 'not measured'}. The share is "
-    evidence += "of what the original model is above the most frequent class; we call a loss small that leaves three "
-    evidence += "quarters of that."
-    return Claim(says, holds, evidence)
+    named = {model: where(rows, model=model, quasi=12) for model in values_of(rows, "model")}
+    return claim_little_lost(says, named, max(ks_of(rows), default=None))
 
 
 def claim_more_costs_more(rows: list[Row]) -> Claim:
