@@ -126,12 +126,12 @@ def note(rows: list[Row]) -> str:
     honest = where(rows, model="NN, stopped", columns=APPLICATION)
     k = max(ks_of(honest), default=None)
     left = what_is_left(honest, "published", k)
+    leaking = mean_of(where(rows, columns=ALL, model="NN, stopped"), "accuracy", method="raw")
     told = (
-        "With all columns the model is told how the loan ended, by what was paid last (a quasi-identifier of the paper, "
-        "whose model saw it, too), what was paid in all (not one, so that it is not anonymized), and whether there was a "
-        f"settlement: {percent(mean_of(where(rows, columns=ALL, model='NN, stopped'), 'accuracy', method='raw'))} of raw "
-        "rows are predicted. With what is known at application the network reaches "
-        f"{percent(mean_of(honest, 'accuracy', method='raw'))}, where the most frequent class is "
+        "With all columns the model is told how the loan ended: by what was paid last (a quasi-identifier, which the "
+        "paper's model saw, too), by what was paid in all (not one, so that it is not anonymized), and by the flag of a "
+        f"settlement. It is right about {percent(leaking)} of raw rows. With what is known at application it is right "
+        f"about {percent(mean_of(honest, 'accuracy', method='raw'))}, and the most frequent class would be about "
         f"{percent(mean_of(honest, 'accuracy', method='majority'))}"
     )
     if left is not None:
