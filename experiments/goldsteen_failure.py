@@ -6,6 +6,7 @@ that it runs. Rows, tables, claims and a drawing go to ``results/goldsteen_failu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +43,21 @@ PAPER = {"raw": 0.66, ("published", 2): 0.24, "dp": 0.42}
 
 
 def cells(size: Size) -> list[Row]:
-    seeds, models, rows = {"full": (5, MODELS, None), "quick": (2, MODELS[1:], None), "toy": (1, MODELS[1:], 900)}[size]
+    seeds, models, rows = {"full": (5, MODELS, None), "quick": (2, MODELS[1:], None), "toy": (1, MODELS[1:], 600)}[size]
     budgets = BUDGETS if size == "full" else BUDGETS[-1:]
-    found = [{"model": model, "seed": seed, "rows": rows} for model in models for seed in range(seeds)]
+    ks = list(KS) if size == "full" else [KS[0], KS[-1]]
+    found = [{"model": model, "ks": ks, "seed": seed, "rows": rows} for model in models for seed in range(seeds)]
     return found + [
         {"model": "DP-SGD", "epsilon": one, "seed": s, "rows": rows} for one in budgets for s in range(seeds)
     ]
 
 
-def measure(model: str, seed: int, rows: int | None, epsilon: float | None = None) -> list[Row]:
+def measure(model: str, seed: int, rows: int | None, ks: Sequence[int] = (), epsilon: float | None = None) -> list[Row]:
     frame, schema = fetch_location30()
     parts = split(frame, schema, seed, rows)
     if epsilon is not None:
         return [{"method": "dp", "accuracy": accuracy_with_budget(schema, parts, epsilon, seed)}]
-    return Trial(schema, parts, network_of(model, schema, seed), seed).compare(METHODS, KS)
+    return Trial(schema, parts, network_of(model, schema, seed), seed).compare(METHODS, ks)
 
 
 def network_of(model: str, schema: Schema, seed: int) -> Any:

@@ -129,9 +129,9 @@ def note(rows: list[Row]) -> str:
     leaking = mean_of(where(rows, columns=ALL, model="NN, stopped"), "accuracy", method="raw")
     told = (
         "With all columns the model is told how the loan ended: by what was paid last (a quasi-identifier, which the "
-        "paper's model saw, too), by what was paid in all (not one, so that it is not anonymized), and by the flag of a "
-        f"settlement. It is right about {percent(leaking)} of raw rows. With what is known at application it is right "
-        f"about {percent(mean_of(honest, 'accuracy', method='raw'))}, and the most frequent class would be about "
+        "paper's model saw, too), by what was paid in all (no quasi-identifier: it is not anonymized), and by the flag "
+        f"of a settlement. It is right about {percent(leaking)} of raw rows. With what is known at application it is "
+        f"right about {percent(mean_of(honest, 'accuracy', method='raw'))}, and the most frequent class would be about "
         f"{percent(mean_of(honest, 'accuracy', method='majority'))}"
     )
     if left is not None:
