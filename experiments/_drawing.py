@@ -59,7 +59,10 @@ def panels(path: Path, n: int, columns: int = 3, width: float = 3.4, height: flo
             for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
                 named.setdefault(label, handle)
         if named:
-            figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=min(len(named), 5))
+            # A character takes about 0.07 inches; what is wider than the figure is cut off.
+            fitting = int(width * columns / (0.55 + 0.07 * max(map(len, named))))
+            ncols = max(1, min(len(named), 5, fitting))
+            figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=ncols)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
