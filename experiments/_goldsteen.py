@@ -21,11 +21,11 @@ from shoal.models import around, explain_selection, read_target
 CLASSIC = ("mondrian", "hilbert", "rplus")
 SAID = {
     "published": "guided, as published",
-    "own rows": "guided, tree of the released rows",
-    "blend": "guided, Shoal's blend of 0.7",
+    "own rows": "guided, tree of released rows",
+    "blend": "guided, Shoal's blend",
     "auto": "guided, Shoal's search",
-    "labels": "guided by labels",
-    "labels, own rows": "guided by labels, tree of the released rows",
+    "labels": "by labels",
+    "labels, own rows": "by labels, tree of released rows",
     "mondrian": "Mondrian",
     "hilbert": "Hilbert",
     "rplus": "R+ tree",

@@ -175,9 +175,9 @@ def draw(rows: list[Row], path: Path) -> None:
             level(panel, mean_of(found, "accuracy", method="majority").value, "most frequent class", dotted=True)
             for epsilon in budgets_of(rows):
                 reached = mean_of(rows, "accuracy", method="dp", epsilon=epsilon).value
-                panel.axhline(reached, color="#CC79A7", linewidth=0.9, linestyle="--", label="DP-SGD, by ε")
+                panel.axhline(reached, color="#56B4E9", linewidth=0.9, linestyle="--", label="DP-SGD, by ε")
                 panel.annotate(
-                    f"ε = {epsilon}", (KS[-1], reached), ha="right", va="bottom", fontsize=8, color="#5b6875"
+                    f"ε = {epsilon}", (max(ks_of(rows)), reached), ha="right", va="bottom", fontsize=8, color="#5b6875"
                 )
             lay_out(panel, model, y="accuracy on raw rows", finish=in_percent)
             axis_of_k(panel, ks_of(rows))

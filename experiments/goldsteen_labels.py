@@ -164,7 +164,7 @@ def draw(rows: list[Row], path: Path) -> None:
             found = where(rows, model=model)
             for number, method in enumerate(method for pair in PAIRS for method in pair):
                 ks = ks_of(where(found, method=method))
-                label = SAID[method] if number % 2 else SAID[method].replace("guided", "guided by predictions")
+                label = SAID[method] if number % 2 else SAID[method].replace("guided", "by predictions")
                 line(panel, number, label, ks, [mean_of(found, "accuracy", method=method, k=k) for k in ks])
             level(panel, mean_of(found, "accuracy", method="raw").value, "raw rows")
             level(panel, mean_of(found, "accuracy", method="majority").value, "most frequent class", dotted=True)
