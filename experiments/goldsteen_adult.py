@@ -44,11 +44,14 @@ Quasi-identifiers are the 12, 10 or 8 of its Table 4; the other features stay as
 row nearest to its median among those of its majority. Models are tested on raw rows.
 
 **Not stated, and our choice.** Five splits, with the classes in proportion; the same split for all methods. Missing
-values are a value of their own. Selected are the attributes whose importance in a forest of the training rows is at
-least the mean. Groups of Mondrian, Hilbert and the R+ tree, which know no class, are released as the row nearest to
-their centre. scikit-learn's histogram boosting stands in for XGBoost. k is 10, 50, 100, 500 and 1,000; the paper draws
-its results and prints none of these numbers, and its captions do not say which panel is which, so the whole grid was
-run.
+values are a value of their own. Selected are the attributes that cost a boosting of the training rows a tenth of a
+point of accuracy when they are shuffled among the rows for the tree. Groups of Mondrian, Hilbert and the R+ tree, which
+know no class, are released as the row nearest to their centre. scikit-learn's histogram boosting stands in for XGBoost.
+k is 10, 50, 100, 500 and 1,000; the paper draws its results and prints none of these numbers, and its captions do not
+say which panel is which, so the whole grid was run.
+
+A gain is called one where its interval over seeds, each the mean of its cases, is above zero, and none where it is
+below half a point; between these it cannot be told.
 
 **Beyond the paper.** Leaves that hold fewer than k of the released rows are merged, without which the paper's split
 does not keep k. *Tree of the released rows* learns on these rows instead of others, the rest being as published.
@@ -98,7 +101,7 @@ def measure(
     frame, schema = fetch_adult("all", quasi=quasi, hierarchies=None)
     parts = split(frame, schema, seed, rows)
     if features == SELECTED:
-        schema = select_features(schema, parts.train, seed)
+        schema = select_features(schema, parts, seed)
         parts = parts.of(schema)
     kept = {"features kept": len(schema) - 1, "quasi-identifiers kept": len(schema.quasi)}
     found = Trial(schema, parts, model_of(model, schema, seed), seed).compare(methods, ks)
@@ -119,7 +122,7 @@ def tell(rows: list[Row]) -> Told:
         claim_more_costs_more(as_paper),
         claim_selection(rows),
     ]
-    return Told([table for table in tables if table.rows], claims, notes(as_paper))
+    return Told([table for table in tables if table.rows], claims, notes(rows, as_paper))
 
 
 def raw_table(rows: list[Row]) -> Table:
@@ -238,8 +241,8 @@ def claim_selection(rows: list[Row]) -> Claim:
     return Claim(says, judge(guided), evidence)
 
 
-def notes(as_paper: list[Row]) -> list[str]:
-    told = [raw_note(as_paper)]
+def notes(rows: list[Row], as_paper: list[Row]) -> list[str]:
+    told = [raw_note(rows)]
     searched = where(as_paper, quasi=12)
     told.append(
         "Beside the method as published, a tree of the released rows themselves gains "
@@ -252,17 +255,18 @@ def notes(as_paper: list[Row]) -> list[str]:
 
 
 def raw_note(rows: list[Row]) -> str:
-    raw = {model: once_a_seed(where(rows, method="raw", model=model)) for model in PAPER_RAW}
+    raw = {model: once_a_seed(where(rows, method="raw", model=model, features=ALL)) for model in PAPER_RAW}
     found = {model: mean_of(one, "accuracy") for model, one in raw.items()}
     told = (
-        f"The paper starts from 90.25 % (tree) and 91.89 % (forest); we find {percent(found['DT'])} and "
-        f"{percent(found['RF'])} on rows that the models have not seen. The paper's own Table 2 has 83 % for a forest."
+        f"The paper starts from 90.25 % (tree) and 91.89 % (forest). We find {percent(found['DT'])} and "
+        f"{percent(found['RF'])} with all features, on rows that the models have not seen. The paper's own Table 2 has "
+        "83 % for a forest."
     )
     seen = {model: mean_of(one, "accuracy on its training rows") for model, one in raw.items()}
-    if all(seen[m] is not None and abs((found[m].value + seen[m].value) / 2 - PAPER_RAW[m]) < 0.015 for m in PAPER_RAW):
+    if all(seen[m] is not None and abs((found[m].value + seen[m].value) / 2 - PAPER_RAW[m]) < 0.01 for m in PAPER_RAW):
         told += (
-            " Its figures are near the mean of what we find on training and on test rows: it may have scored rows that "
-            "the original models were trained on, beside which every release looks costly."
+            " Its figures lie within a point of the mean of what we find on training and on test rows: it may have "
+            "scored rows that the original models were trained on, beside which every release looks costly."
         )
     return told
 

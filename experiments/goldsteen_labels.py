@@ -65,7 +65,7 @@ def measure(model: str, ks: list[int], seed: int, rows: int | None) -> list[Row]
     frame, schema = fetch_adult("all", quasi=12, hierarchies=None)
     parts = split(frame, schema, seed, rows)
     if not model.startswith("NN"):
-        schema = select_features(schema, parts.train, seed)
+        schema = select_features(schema, parts, seed)
         parts = parts.of(schema)
     return Trial(schema, parts, model_of(model, schema, seed), seed).compare([m for pair in PAIRS for m in pair], ks)
 
