@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from _study import Answer, Claim, Row, over_seeds, paired, where
 from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.neural_network import MLPClassifier
 
@@ -111,7 +112,7 @@ class Trial:
         """The accuracy on raw rows that no model has seen: of the original, of the most frequent class, of releases."""
         classes, sizes = np.unique(self.y, return_counts=True)
         on_own_rows = float(np.mean(self.original.predict(self.parts.train) == self.y))
-        raw = {"method": "raw", "accuracy": self._accuracy(self.original), "accuracy on its training rows": on_own_rows}
+        raw = {"method": "raw", **self._scores(self.original), "accuracy on its training rows": on_own_rows}
         majority = {"method": "majority", "accuracy": float(np.mean(self.truth == classes[sizes.argmax()]))}
         return [raw, majority, *(self.retrain(method, k) for method, k in product(methods, ks))]
 
@@ -123,10 +124,15 @@ class Trial:
             return {"method": method, "k": k, "error": str(error)}
         model = clone(self.model).fit(release.frame, self.y)
         found = {"groups": release.checked.groups, "smallest group": release.k}
-        return {"method": method, "k": k, "accuracy": self._accuracy(model), **found}
+        return {"method": method, "k": k, **self._scores(model), **found}
 
-    def _accuracy(self, model: Any) -> float:
-        return float(np.mean(model.predict(self.parts.test) == self.truth))
+    def _scores(self, model: Any) -> Row:
+        """Accuracy, and with two classes how well they are ranked, which also tells where accuracy is the majority's."""
+        scores = {"accuracy": float(np.mean(model.predict(self.parts.test) == self.truth))}
+        if len(model.classes_) == 2:
+            chances = model.predict_proba(self.parts.test)[:, 1]
+            scores["auc"] = float(roc_auc_score(self.truth == model.classes_[1], chances))
+        return scores
 
     def _release(self, method: str, k: int) -> Release:
         train, other, _ = self.parts
@@ -226,8 +232,8 @@ class Left(NamedTuple):
 
     change: Interval
     """Of its accuracy."""
-    share: Interval
-    """Of what the original is above the most frequent class."""
+    share: Interval | None
+    """Of what the original is above the most frequent class; None where it is not."""
 
 
 def what_is_left(rows: list[Row], method: str, k: int | None) -> Left | None:
@@ -235,18 +241,20 @@ def what_is_left(rows: list[Row], method: str, k: int | None) -> Left | None:
     accuracy = [{row["seed"]: row["accuracy"] for row in where(rows, method=m)} for m in ("raw", "majority")]
     raw, least = accuracy
     after = {row["seed"]: row["accuracy"] for row in where(rows, method=method, k=k)}
-    known = [seed for seed in after if seed in raw and raw[seed] > least[seed]]
-    if not known:
-        return None
+    known = [seed for seed in after if seed in raw and seed in least]
     change = over_seeds(after[seed] - raw[seed] for seed in known)
-    share = over_seeds((after[seed] - least[seed]) / (raw[seed] - least[seed]) for seed in known)
+    if change is None:
+        return None
+    share = None
+    if all(raw[seed] > least[seed] for seed in known):
+        share = over_seeds((after[seed] - least[seed]) / (raw[seed] - least[seed]) for seed in known)
     return Left(change, share)
 
 
 def claim_little_lost(says: str, named: dict[str, list[Row]], k: int | None) -> Claim:
     """Whether little is lost, of each model whose rows are given."""
     found = {name: what_is_left(rows, "published", k) for name, rows in named.items()}
-    left = {name: one for name, one in found.items() if one is not None}
+    left = {name: one for name, one in found.items() if one is not None and one.share is not None}
     enough = [one.share.value >= ENOUGH for one in left.values()]
     holds: Answer = "cannot be told"
     if left and all(one.share.low < one.share.high for one in left.values()):
