@@ -127,7 +127,7 @@ class Trial:
         return {"method": method, "k": k, **self._scores(model), **found}
 
     def _scores(self, model: Any) -> Row:
-        """Accuracy, and with two classes how well they are ranked, which also tells where accuracy is the majority's."""
+        """Accuracy, and with two classes how well they are ranked, which tells also where accuracy cannot."""
         scores = {"accuracy": float(np.mean(model.predict(self.parts.test) == self.truth))}
         if len(model.classes_) == 2:
             chances = model.predict_proba(self.parts.test)[:, 1]
