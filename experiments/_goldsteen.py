@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from _study import Answer, Claim, Row, over_seeds, paired, where
+from _drawing import axis_of_k, level, line
+from _study import Answer, Claim, Row, mean_of, over_seeds, paired, where
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict, train_test_split
@@ -299,3 +300,17 @@ def points(found: Interval | None) -> str:
 def percent(found: Interval | None) -> str:
     """An accuracy in percent."""
     return "not measured" if found is None else f"{100 * found.value:.1f} %"
+
+
+def draw_methods(panel: Any, rows: list[Row], methods: Sequence[str], named: Mapping[str, str] = SAID) -> None:
+    """Accuracy by k of each method, beside that on raw rows and of the most frequent class."""
+    for number, method in enumerate(methods):
+        ks = ks_of(where(rows, method=method))
+        line(panel, number, named[method], ks, [mean_of(rows, "accuracy", method=method, k=k) for k in ks])
+    for method, label in (("raw", "raw rows"), ("majority", "most frequent class")):
+        level(panel, mean_of(rows, "accuracy", method=method).value, label, dotted=method == "majority")
+    # Bands of few seeds can be far wider than all that is to be seen.
+    heights = [height for drawn in panel.lines for height in drawn.get_ydata()]
+    margin = 0.15 * (max(heights) - min(heights)) + 0.001
+    panel.set_ylim(min(heights) - margin, max(heights) + margin)
+    axis_of_k(panel, ks_of(rows))

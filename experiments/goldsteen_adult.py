@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from _drawing import axis_of_k, in_percent, lay_out, level, line, panels
+from _drawing import in_percent, lay_out, panels
 from _goldsteen import (
     CLASSIC,
     SAID,
@@ -19,6 +19,7 @@ from _goldsteen import (
     claim_little_lost,
     claim_wins,
     difference,
+    draw_methods,
     gain,
     in_points,
     judge,
@@ -281,13 +282,8 @@ def draw(rows: list[Row], path: Path) -> None:
     with panels(path, len(shown), columns=columns, height=2.5) as every:
         for panel, (model, quasi) in zip(every, shown, strict=True):
             found = where(as_paper, model=model, quasi=quasi)
-            for number, method in enumerate(("published", "blend", "auto", *CLASSIC)):
-                ks = ks_of(where(found, method=method))
-                line(panel, number, SAID[method], ks, [mean_of(found, "accuracy", method=method, k=k) for k in ks])
-            level(panel, mean_of(found, "accuracy", method="raw").value, "raw rows")
-            level(panel, mean_of(found, "accuracy", method="majority").value, "most frequent class", dotted=True)
+            draw_methods(panel, found, ("published", "blend", "auto", *CLASSIC))
             lay_out(panel, f"{model}, {quasi} quasi-identifiers", y="accuracy on raw rows", finish=in_percent)
-            axis_of_k(panel, ks_of(as_paper))
 
 
 STUDIES = (

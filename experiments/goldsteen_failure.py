@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _drawing import axis_of_k, in_percent, lay_out, level, line, panels
-from _goldsteen import SAID, Parts, Trial, judge, ks_of, percent, points, split
+from _drawing import in_percent, lay_out, panels
+from _goldsteen import SAID, Parts, Trial, draw_methods, judge, ks_of, percent, points, split
 from _study import Answer, Claim, Row, Size, Study, Table, Told, main, mean_of, paired, values_of, where
 from sklearn.neural_network import MLPClassifier
 
@@ -168,19 +168,14 @@ def draw(rows: list[Row], path: Path) -> None:
     with panels(path, len(models), width=4.6, height=3.4) as every:
         for panel, model in zip(every, models, strict=True):
             found = where(rows, model=model)
-            for number, method in enumerate(METHODS):
-                ks = ks_of(where(found, method=method))
-                line(panel, number, SAID[method], ks, [mean_of(found, "accuracy", method=method, k=k) for k in ks])
-            level(panel, mean_of(found, "accuracy", method="raw").value, "raw rows")
-            level(panel, mean_of(found, "accuracy", method="majority").value, "most frequent class", dotted=True)
+            draw_methods(panel, found, METHODS)
             for epsilon in budgets_of(rows):
                 reached = mean_of(rows, "accuracy", method="dp", epsilon=epsilon).value
                 panel.axhline(reached, color="#56B4E9", linewidth=0.9, linestyle="--", label="DP-SGD, by ε")
                 panel.annotate(
-                    f"ε = {epsilon}", (max(ks_of(rows)), reached), ha="right", va="bottom", fontsize=8, color="#5b6875"
+                    f"ε = {epsilon}", (max(ks_of(rows)), reached), ha="right", va="top", fontsize=8, color="#5b6875"
                 )
             lay_out(panel, model, y="accuracy on raw rows", finish=in_percent)
-            axis_of_k(panel, ks_of(rows))
 
 
 STUDIES = (

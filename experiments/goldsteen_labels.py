@@ -9,11 +9,12 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from _drawing import axis_of_k, in_percent, lay_out, level, line, panels
+from _drawing import in_percent, lay_out, panels
 from _goldsteen import (
     SAID,
     Trial,
     difference,
+    draw_methods,
     gain,
     in_points,
     judge,
@@ -44,6 +45,7 @@ knows its training rows by heart predicts their labels; so is a network that is 
 MODELS = ("NN", "NN, stopped", "XGB", "DT", "RF")
 PAIRS = (("published", "labels"), ("own rows", "labels, own rows"))
 """What was guided by predictions, and by labels."""
+BY = {method: SAID[method].replace("guided", "by predictions") for pair in PAIRS for method in pair}
 KS = (10, 50, 100, 500, 1000)
 FEW_KS = (10, 100, 1000)
 
@@ -162,14 +164,8 @@ def draw(rows: list[Row], path: Path) -> None:
     with panels(path, len(models)) as every:
         for panel, model in zip(every, models, strict=True):
             found = where(rows, model=model)
-            for number, method in enumerate(method for pair in PAIRS for method in pair):
-                ks = ks_of(where(found, method=method))
-                label = SAID[method] if number % 2 else SAID[method].replace("guided", "by predictions")
-                line(panel, number, label, ks, [mean_of(found, "accuracy", method=method, k=k) for k in ks])
-            level(panel, mean_of(found, "accuracy", method="raw").value, "raw rows")
-            level(panel, mean_of(found, "accuracy", method="majority").value, "most frequent class", dotted=True)
+            draw_methods(panel, found, [m for pair in PAIRS for m in pair], BY)
             lay_out(panel, model, y="accuracy on raw rows", finish=in_percent)
-            axis_of_k(panel, ks_of(rows))
 
 
 STUDIES = (

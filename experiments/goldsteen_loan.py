@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from _drawing import axis_of_k, in_percent, lay_out, level, line, panels
+from _drawing import in_percent, lay_out, panels
 from _goldsteen import (
     CLASSIC,
     SAID,
     Trial,
     claim_little_lost,
     claim_wins,
+    draw_methods,
     gain,
     ks_of,
     model_of,
@@ -155,13 +156,8 @@ def draw(rows: list[Row], path: Path) -> None:
     with panels(path, len(shown), width=4.2, height=3.2) as every:
         for panel, (model, columns) in zip(every, shown, strict=True):
             found = where(rows, model=model, columns=columns)
-            for number, method in enumerate(METHODS):
-                ks = ks_of(where(found, method=method))
-                line(panel, number, SAID[method], ks, [mean_of(found, "accuracy", method=method, k=k) for k in ks])
-            level(panel, mean_of(found, "accuracy", method="raw").value, "raw rows")
-            level(panel, mean_of(found, "accuracy", method="majority").value, "most frequent class", dotted=True)
+            draw_methods(panel, found, METHODS)
             lay_out(panel, f"{model}, {columns}", y="accuracy on raw rows", finish=in_percent)
-            axis_of_k(panel, ks_of(rows))
 
 
 STUDIES = (
