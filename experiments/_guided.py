@@ -66,6 +66,8 @@ class Limit(NamedTuple):
         """What the estimators take."""
         if self.method == "weights":
             return {"penalty": float(self.value)}
+        if self.method == "stops":
+            return {"penalty": float(self.value), "penalty_stops": True}
         if self.method in ("levels", "visits"):
             by = "depth" if self.method == "levels" else "visits"
             return {"penalty": 0.0, "min_level": int(self.value), "level_by": by}
