@@ -309,8 +309,8 @@ def notes(rows: list[Row], ks: list[int]) -> list[str]:
         "F1 that is averaged over rows equals accuracy here; how well rare classes are found is told by macro F1, "
         "where every class counts alike.",
         f"Shuffling the released file before it is cut into folds changes F1 (equal weights, {'; '.join(gaps)}). "
-        "SaNGreeA writes the rows that no cluster wanted last, so that folds in the order of the file test on other people than "
-        "they train on, the more so the larger k is.",
+        "SaNGreeA writes the rows that no cluster wanted last, so that folds in the order of the file test on other "
+        "people than they train on, the more so the larger k is.",
     ]
 
 
