@@ -254,7 +254,8 @@ def show(cell: Any) -> str:
         return ""
     if isinstance(cell, Interval):
         reach = max(cell.high - cell.value, cell.value - cell.low)
-        return _number(cell.value) + (f" ± {_number(reach)}" if reach else "")
+        # Equal values differ by what summing them rounds.
+        return _number(cell.value) + (f" ± {_number(reach)}" if reach > 1e-9 * max(abs(cell.value), 1e-9) else "")
     if isinstance(cell, (float, np.floating)):
         return _number(float(cell))
     return str(cell)
