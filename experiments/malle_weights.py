@@ -120,8 +120,8 @@ def tell(rows: list[Row]) -> Told:
         ours_tells(rows, mark),
         telling_is_faster(rows, mark),
     ], [
-        "The rule looks at the chosen group alone: what is easy to keep gains weight, whatever a person does; and widths "
-        "are measured against the row's own value, so that large numbers always seem preserved.",
+        "The rule looks at the chosen group alone: what is easy to keep gains weight, whatever a person does; and "
+        "widths are measured against the row's own value, so that large numbers always seem preserved.",
     ])  # fmt: skip
 
 
