@@ -157,8 +157,8 @@ def tell(rows: list[Row]) -> Told:
         ours_against(rows, ks),
     ], [
         "The published F1 swaps its arguments: weights of classes are then how often each is predicted, so that to "
-        "predict only the commonest class costs no recall. *Most frequent* is therefore hard to beat in it, and rises where "
-        "classifiers give up.",
+        "predict only the commonest class costs no recall. *Most frequent* is therefore hard to beat in it, and rises "
+        "where classifiers give up.",
         "Real people may mean other things than simulated ones; whether bias or iML is better depends on who is asked. "
         "That the rule of 2017 hardly moves, whatever is answered, does not (see what decisions tell of people).",
     ])  # fmt: skip
@@ -223,8 +223,9 @@ def still_good(rows: list[Row], ks: list[int]) -> Claim:
     holds = "yes" if not worse else "partly" if 2 * worse < of else "no"
     return Claim(
         says, holds,  # type: ignore[arg-type]
-        f"On raw rows, with equal weights and F1 in order, {worse} of {of} targets and classifiers fall by more than 0.05 "
-        f"from k = {ks[0]} to {ks[-1]}, and {below} are then less than 0.05 above who always predicts the commonest class.",
+        f"On raw rows, with equal weights and F1 in order, {worse} of {of} targets and classifiers fall by more than "
+        f"0.05 from k = {ks[0]} to {ks[-1]}, and {below} are then less than 0.05 above who always predicts the "
+        "commonest class.",
     )  # fmt: skip
 
 
@@ -251,7 +252,9 @@ def svc_explained(rows: list[Row], ks: list[int]) -> Claim:
     if None in found.values() or len(values_of(rows, "person")) < 2:
         return Claim(says, "cannot be told", "One person has no interval.")
     published, rich, common = (found[name] for name in names)
-    assert published is not None and rich is not None and common is not None
+    assert published is not None
+    assert rich is not None
+    assert common is not None
     told = (
         f"As published, its F1 changes by {published.value:+.3f} from k = {ks[0]} to {ks[-1]} ({published.low:+.3f} to "
         f"{published.high:+.3f}); F1 of those above 50K changes by {rich.value:+.3f} ({rich.low:+.3f} to "

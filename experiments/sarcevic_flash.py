@@ -110,11 +110,12 @@ def tell(rows: list[Row]) -> Told:
                "local recoding of everything."),
         remedy(rows, ks, "fewer levels", "Local recoding with fewer levels is slightly better than with more."),
         smoothest(rows, ks),
-        sorting_hurts(rows, ks),
+        mixing_hurts(rows, ks),
     ], [
-        "Classifiers that are tested on a file that is sorted by its values meet people in each fold of whom few alike "
-        "were in the others: what the paper puts down to mixed types is, to the extent shown, this.",
-        "*Published* are numbers that the author's notebook prints of its own ARX files; the paper draws its Figure 6.",
+        "*Published* are numbers that the author's notebook prints of its own ARX files; the paper draws its Figure 6. "
+        "The value at k = 1 is what one column for every text gives, the others were made with numbered texts: most of "
+        "the fall from k = 1 to 3 is the way texts became numbers, not anonymity.",
+        "Folds of a sorted file test on people of whom few alike were trained on.",
     ])  # fmt: skip
 
 
@@ -181,22 +182,28 @@ def smoothest(rows: list[Row], ks: list[int]) -> Claim:
     )  # type: ignore[arg-type]
 
 
-def sorting_hurts(rows: list[Row], ks: list[int]) -> Claim:
+def mixing_hurts(rows: list[Row], ks: list[int]) -> Claim:
+    """Mixed types are to blame if giving each value a column gains more with them than in the table as it is."""
     says = "Local recoding makes classifiers bad because numbers and ranges are mixed."
     own = [row for row in where(rows, model="linear SVC", mode="local") if row["k"] in ks]
-    if len(values_of(rows, "seed")) < 2 or not own:
+    whole = where(rows, model="linear SVC", mode="none")
+    one, other = {"way": "shuffled, one-hot"}, {"way": "shuffled"}
+    gains = []
+    for seed in values_of(rows, "seed"):
+        pair = [paired(where(some, seed=seed), "f1_micro", one, other, ["k"]) for some in (own, whole)]
+        if None not in pair:
+            gains.append([found.value for found in pair])  # type: ignore[union-attr]
+    unsorted = paired(own, "f1_micro", other, {"way": "sorted file"}, ("seed", "k"))
+    if len(gains) < 2 or unsorted is None:
         return Claim(says, "cannot be told", "One seed has no interval.")
-    by = ("seed", "k")
-    unsorted = paired(own, "f1_micro", {"way": "shuffled"}, {"way": "sorted file"}, by)
-    columns = paired(own, "f1_micro", {"way": "shuffled, one-hot"}, {"way": "shuffled"}, by)
-    if unsorted is None or columns is None:
-        return Claim(says, "cannot be told", "Nothing was measured.")
-    # Mixed types are to blame for what a column a value mends, sorting for what shuffling does.
-    holds = "no" if unsorted.value > columns.value else "partly" if unsorted.low > 0 else "yes"
+    more = over_seeds(np.subtract(*np.transpose(gains)))
+    assert more is not None
+    local, raw = np.mean(gains, axis=0)
     return Claim(
-        says, holds,  # type: ignore[arg-type]
-        f"To shuffle the file before it is cut into folds raises F1 of local recoding by {unsorted.value:.3f}, to give "
-        f"each value and range a column of its own, so that types do not matter, by another {columns.value:.3f}.",
+        says, "yes" if more.low > 0 else "no",
+        "To give every text a column of its own instead of its number in the alphabet, so that types do not matter, "
+        f"gains {local:.3f} under local recoding, and {raw:.3f} where nothing is recoded. To shuffle the file before it is "
+        f"cut into folds gains {unsorted.value:.3f}.",
     )  # fmt: skip
 
 
@@ -220,7 +227,7 @@ def draw(rows: list[Row], path: Path) -> None:
 
 # Figure 5
 
-WIDTHS = ("years", "5 years", "10 years", "20 years", "*")
+WIDTHS = ("one year", "5 years", "10 years", "20 years", "*")
 
 
 def age_cells(size: Size) -> list[Row]:
@@ -243,7 +250,7 @@ def _width(age: str) -> str:
     if age.endswith("s"):
         return "10 years"
     first, _, last = age.partition("-")
-    return f"{int(last) - int(first) + 1} years" if last else "years"
+    return f"{int(last) - int(first) + 1} years" if last else "one year"
 
 
 def tell_age(rows: list[Row]) -> Told:
@@ -251,7 +258,10 @@ def tell_age(rows: list[Row]) -> Told:
     different = {row["mode"]: row["different"] for row in where(rows)}
     shown = [[mode, *(share.get((mode, width)) for width in WIDTHS), different.get(mode)] for mode in MODES]
     says = "Under local recoding a numerical column mixes original values with ranges."
-    exact, ranges = share.get(("local", "years"), 0.0), sum(share.get(("local", width), 0.0) for width in WIDTHS[1:4])
+    exact, ranges = (
+        share.get(("local", "one year"), 0.0),
+        sum(share.get(("local", width), 0.0) for width in WIDTHS[1:4]),
+    )
     holds = "yes" if min(exact, ranges) > 0.05 else "partly" if min(exact, ranges) > 0 else "no"
     told = (
         f"{100 * exact:.0f} % of the ages are released as they are, {100 * ranges:.0f} % as ranges, "

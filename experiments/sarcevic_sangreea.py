@@ -328,8 +328,12 @@ def draw(rows: list[Row], path: Path) -> None:
             frequent = mean_of(rows, "f1_micro", way=way, model="most frequent", k=1)
             if frequent is not None:
                 level(panel, frequent.value, "most frequent class", dotted=True)
-            lay_out(panel, f"{model}, {way}", y="F1 by rows" if at % len(MODELS) == 0 else "")
-            axis_of_k(panel, [k for k in ks if k in (1, 3, 7, 20, 35, 100)], "k" if at >= len(MODELS) else "")
+            lay_out(panel, model, y=f"F1 by rows, {way}" if at % len(MODELS) == 0 else "")
+            axis_of_k(
+                panel,
+                [k for k in ks if k in (1, 3, 7, 20, 35, 100)],
+                "k" if at >= (len(WAYS) - 1) * len(MODELS) else "",
+            )
 
 
 STUDIES = tuple(
