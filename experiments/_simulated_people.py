@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,9 @@ class Groups:
     """The groups that rows of a table could be in, and what these lose of each attribute."""
 
     def __init__(self, frame: Any, schema: Schema) -> None:
-        self.table = encode(frame, schema)
+        table = encode(frame, schema)
+        # By their content, as in a session: equal costs go to the first row.
+        self.table = take_rows(table, np.lexsort(table.codes.T[::-1]))
         self.names = [column.name for column in self.table.quasi]
         self._clustering = Clustering(self.table, K)
 
@@ -69,16 +71,21 @@ class Groups:
         options = [Option((), {}, self.named(self.losses(members))) for members in groups]
         return Question(number, row, {}, *options)
 
-    def random_question(self, number: int, random: np.random.Generator) -> Question:
-        """A row and two groups, grown under weights that are drawn, each of which keeps what the other gives up."""
+    def random_questions(self, random: np.random.Generator) -> Iterator[Question]:
+        """Rows and two groups, grown under weights that are drawn, each of which keeps what the other gives up.
+
+        As in a session, no difference is asked twice.
+        """
+        asked: set[tuple[float, ...]] = set()
         while True:
             row = int(random.integers(self.table.n_rows))
             drawn = random.dirichlet(np.full(len(self.names), CONCENTRATION), 2) * len(self.names)
             groups = [self._clustering.grown_from(row, weights=self.named(weights)) for weights in drawn]
-            question = self.question(number, row, groups)
-            apart = difference(question)
-            if apart.max() > 1e-9 and apart.min() < -1e-9:
-                return question
+            question = self.question(len(asked) // 2, row, groups)
+            apart = difference(question).round(9)
+            if apart.max() > 0 and apart.min() < 0 and tuple(apart) not in asked:
+                asked |= {tuple(apart), tuple(-apart)}
+                yield question
 
     def grown_in_sample(self, row: int, weights: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """A group around a row, of rows of a sample."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,5 @@ def groups_of_adult(rows: int | None) -> Groups:
 @cache
 def unseen_questions(rows: int | None) -> np.ndarray:
     """Differences of what two groups lose, of questions that nobody was asked."""
-    random, groups = np.random.default_rng(10**6), groups_of_adult(rows)
-    return np.array(
-        [difference(groups.random_question(number, random)) for number in range(400 if rows is None else 50)]
-    )
+    questions = groups_of_adult(rows).random_questions(np.random.default_rng(10**6))
+    return np.array([difference(question) for question in islice(questions, 400 if rows is None else 50)])

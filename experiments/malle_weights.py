@@ -7,6 +7,7 @@ is looked for in the folder SHOAL_DATA.
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,11 @@ def learn(way: str, person: Watched, seed: int, answers: int, rows: int | None) 
         return lambda mark: (weights[mark - 1], None)
     if way == "telling questions":
         return _from_session(person, seed, answers, rows)
-    groups, random = groups_of_adult(rows), np.random.default_rng([11, seed])
-    signed = []
-    for number in range(answers):
-        question = groups.random_question(number, random)
-        signed.append(difference(question) * (1 if person.decide(question) == "first" else -1))
+    questions = groups_of_adult(rows).random_questions(np.random.default_rng([11, seed]))
+    signed = [
+        difference(question) * (1 if person.decide(question) == "first" else -1)
+        for question in islice(questions, answers)
+    ]
     return lambda mark: _scaled(learn_weights(np.array(signed[:mark]), np.ones(len(NAMES))))
 
 

@@ -202,8 +202,8 @@ def mixing_hurts(rows: list[Row], ks: list[int]) -> Claim:
     return Claim(
         says, "yes" if more.low > 0 else "no",
         "To give every text a column of its own instead of its number in the alphabet, so that types do not matter, "
-        f"gains {local:.3f} under local recoding, and {raw:.3f} where nothing is recoded. To shuffle the file before it is "
-        f"cut into folds gains {unsorted.value:.3f}.",
+        f"gains {local:.3f} under local recoding, and {raw:.3f} where nothing is recoded. To shuffle the file before "
+        f"it is cut into folds gains {unsorted.value:.3f}.",
     )  # fmt: skip
 
 
