@@ -4,12 +4,18 @@ import csv
 import importlib.util
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
+from shoal import WeightSession
+from shoal.datasets import make_census
 from shoal.errors import ShoalError
 from shoal.intervals import Interval
+from shoal.table import encode
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
@@ -97,3 +103,43 @@ def test_the_page_is_what_the_results_say(monkeypatch):
     assert {study.paper for study in reproduce.studies()} <= set(reproduce.PAPERS)
     if reproduce.PAGE.exists():
         assert reproduce.PAGE.read_text() == reproduce.write_page("full")
+
+
+def test_f1_as_published_rewards_who_always_predicts_the_commonest_class(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    targets = load("_adult_targets")
+    truth = np.array(["<=50K"] * 3 + [">50K"])
+    always = targets.most_frequent(truth, 4)
+    found = targets.scores(truth, always)
+    # Precision 1 and recall 3/4, once truth and prediction are swapped.
+    assert found["f1_swapped"] == pytest.approx(2 * 0.75 / 1.75)
+    assert found["f1_micro"] == 0.75
+    assert found["f1_macro"] == pytest.approx((2 * 0.75 / 1.75) / 2)
+    assert found["f1_swapped"] > targets.scores(truth, np.array(["<=50K", ">50K", ">50K", ">50K"]))["f1_swapped"]
+
+
+def test_released_cells_become_features():
+    targets = load("_adult_targets")
+    cells = pl.DataFrame({"age": ["[20, 30]", "*", "40"], "hours": [10, 40, 40]})
+    assert targets.numbered(cells).tolist() == [[2.0, 10.0], [0.0, 40.0], [1.0, 40.0]]
+    columns = targets.one_hot(cells).toarray()
+    assert columns.shape == (3, 4)
+    assert columns[:, :3].sum(axis=1).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_simulated_people_are_asked_what_a_session_would_ask(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    people = load("_simulated_people")
+    census = make_census(300)
+    session = WeightSession(census.frame, census.schema, k=5)
+    groups = people.Groups(census.frame, census.schema)
+    place = np.argsort(np.lexsort(encode(census.frame, census.schema).codes.T[::-1]))
+    option = session.ask().first
+    assert groups.losses(place[list(option.rows)]) == pytest.approx(list(option.loss.values()))
+    asked = [people.difference(one) for one in islice(groups.random_questions(np.random.default_rng(0)), 20)]
+    assert all(apart.min() < 0 < apart.max() for apart in asked)
+    assert len(np.unique(asked, axis=0)) == 20
+    person = people.make_person("careful", dict.fromkeys(groups.names, 1.0), 0)
+    learned = people.rule_of_2017(groups, person, 0, 5)
+    assert learned[3].tolist() == [1.0] * len(groups.names)
+    assert learned[4].sum() == pytest.approx(len(groups.names))
