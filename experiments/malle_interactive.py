@@ -15,6 +15,7 @@ import numpy as np
 from _adult_targets import judge, most_frequent, one_hot, with_target
 from _asked_people import block_of, weights_of
 from _drawing import axis_of_k, lay_out, level, line, panels
+from _judging import above_zero, agreed, spelled
 from _study import Claim, Interval, Row, Size, Study, Table, Told, main, mean_of, over_seeds, paired, values_of, where
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -54,6 +55,9 @@ understood of it.
 people and tables. *Released rows*: one drawn fifth of the released rows is tested instead of ten folds; F1 as
 published. *Raw rows*: each group is released as the row nearest to its centre, and 6,000 other rows are predicted as
 they are; F1 with the arguments in order, weighted by class. *Most frequent* always predicts the commonest class.
+
+Claims are counted over both ways to test and all that is compared: yes if all that can be told agree, partly if at
+least half do; where an interval lies around 0 and its mean above, it cannot be told.
 """
 
 
@@ -195,16 +199,14 @@ def ahead_of(
     says: str,
     models: Sequence[str] = MODELS,
 ) -> Claim:
-    """Holds where the interval of every lead lies above 0; cannot be told where it lies around 0 within a hundredth."""
+    """A claim that one kind of weights is ahead of others, counted over these and ways to test."""
     known = {(way, other): found for way in WAYS for other in others
              if (found := lead(rows, ks, one, other, target, way, models)) is not None}  # fmt: skip
     if not known:
         return Claim(says, "cannot be told", "One person has no interval.")
-    held = sum(found.low > 0 for found in known.values())
-    told = [f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f}) against {other} on {way}"
-            for (way, other), found in known.items()]  # fmt: skip
-    answer = "yes" if held == len(known) else "partly" if held else "no"
-    return Claim(says, answer, f"F1 with {one} weights less that of others: {', '.join(told)}.")  # type: ignore[arg-type]
+    told = [f"{spelled(found)} against {other} on {way}" for (way, other), found in known.items()]
+    answer = agreed([above_zero(found) for found in known.values()])
+    return Claim(says, answer, f"F1 with {one} weights less that of others: {', '.join(told)}.")
 
 
 def still_good(rows: list[Row], ks: list[int]) -> Claim:
@@ -270,12 +272,9 @@ def ours_against(rows: list[Row], ks: list[int]) -> Claim:
              if (found := lead(rows, ks, CATEGORIES[3], CATEGORIES[2], target, "raw rows")) is not None}  # fmt: skip
     if not known:
         return Claim(says, "cannot be told", "One person has no interval.")
-    held = sum(found.low > 0 for found in known.values())
-    told = ", ".join(
-        f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f}) on {target}" for target, found in known.items()
-    )
-    answer = "yes" if held == len(known) else "partly" if held else "no"
-    return Claim(says, answer, f"F1 in order on raw rows, mean over k and classifiers: {told}.")  # type: ignore[arg-type]
+    told = ", ".join(f"{spelled(found)} on {target}" for target, found in known.items())
+    answer = agreed([above_zero(found) for found in known.values()])
+    return Claim(says, answer, f"F1 in order on raw rows, mean over k and classifiers: {told}.")
 
 
 def draw(rows: list[Row], path: Path) -> None:

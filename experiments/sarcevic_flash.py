@@ -7,7 +7,6 @@ looked for in the folder SHOAL_DATA.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from _adult_flash import method, people, release_all
 from _adult_targets import judge, most_frequent, numbered, one_hot, with_target
 from _drawing import LINES, axis_of_k, lay_out, level, line, panels
+from _judging import above_zero, agreed, spelled
 from _study import Claim, Interval, Row, Size, Study, Table, Told, main, mean_of, over_seeds, paired, values_of, where
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
@@ -140,16 +140,13 @@ def ahead(rows: list[Row], ks: list[int], one: str, other: str, way: str) -> Int
     return over_seeds(found.value for found in differences if found is not None)
 
 
-def compared(
-    says: str, found: dict[str, Interval | None], told: str, holds: Callable[[Interval], bool] = lambda one: one.low > 0
-) -> Claim:
+def compared(says: str, found: dict[str, Interval | None], told: str) -> Claim:
+    """A claim that a difference is above 0, counted over ways to test."""
     known = {way: one for way, one in found.items() if one is not None}
     if not known:
         return Claim(says, "cannot be told", "One seed has no interval.")
-    held = sum(map(holds, known.values()))
-    answer = "yes" if held == len(known) else "partly" if held else "no"
-    shown = ", ".join(f"{one.value:+.3f} ({one.low:+.3f} to {one.high:+.3f}) in {way}" for way, one in known.items())
-    return Claim(says, answer, f"{told}: {shown}.")  # type: ignore[arg-type]
+    shown = ", ".join(f"{spelled(one)} in {way}" for way, one in known.items())
+    return Claim(says, agreed([above_zero(one) for one in known.values()]), f"{told}: {shown}.")
 
 
 def over_global(rows: list[Row], ks: list[int]) -> Claim:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from _adult_targets import LINEAR, adult, classifiers, judge, most_frequent, numbered, one_hot, with_target
 from _drawing import axis_of_k, lay_out, level, line, panels
+from _judging import above_zero, agreed
 from _study import Claim, Interval, Row, Size, Study, Table, Told, main, mean_of, over_seeds, paired, values_of, where
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
@@ -154,14 +155,6 @@ def settings(rows: list[Row]) -> list[Row]:
             for way in WAYS for model in MODELS for weights in values_of(rows, "weights")]  # fmt: skip
 
 
-def answer(judged: list[bool | None]) -> Any:
-    """Yes where all that can be told hold, partly where at least half of them do."""
-    known = [one for one in judged if one is not None]
-    if 2 * len(known) < len(judged) or not known:
-        return "cannot be told"
-    return "yes" if all(known) else "partly" if 2 * sum(known) >= len(known) else "no"
-
-
 def below(found: Interval, bound: float, margin: float = 0.0) -> bool | None:
     """Whether a change is below a bound: surely so, surely not even nearly, or it cannot be told."""
     return True if found.high < bound else False if found.low > bound - margin else None
@@ -172,7 +165,7 @@ def counted(says: str, judged: dict[str, list[bool | None]], evidence: str) -> C
     every = [one for found in judged.values() for one in found]
     told = [f"{sum(map(bool, found))} of {len(found)} on {way}, {found.count(None)} cannot be told"
             for way, found in judged.items()]  # fmt: skip
-    return Claim(says, answer(every), f"{evidence}: {'; '.join(told)}.")
+    return Claim(says, agreed(every), f"{evidence}: {'; '.join(told)}.")
 
 
 def change(rows: list[Row], setting: Row, first: int, last: int) -> Interval | None:
@@ -280,7 +273,7 @@ def mostly_at_the_top(rows: list[Row], ks: list[int]) -> Claim:
     told = ", ".join(f"{100 * share:.0f} % ({name})" for name, share in known.items())
     return Claim(
         says,
-        answer([share > 0.5 for share in known.values()]),
+        agreed([share > 0.5 for share in known.values()]),
         f"Of the nominal cells at k = {ks[-1]}, these are `*`: {told}.",
     )
 
@@ -291,7 +284,7 @@ def better_than_most_frequent(rows: list[Row], ks: list[int]) -> Claim:
         own, frequent = setting | {"k": ks[-1]}, setting | {"k": ks[-1], "model": "most frequent"}
         found = paired(rows, "f1_micro", own, frequent)
         if found is not None and len(values_of(rows, "seed")) > 1:
-            judged[setting["way"]].append(True if found.low > 0 else False if found.value <= 0 else None)
+            judged[setting["way"]].append(above_zero(found))
     return counted(
         "k-anonymous data are still worth learning from (our question).", judged,
         f"Classifiers at k = {ks[-1]} that are surely better than always predicting the commonest class",
