@@ -61,16 +61,16 @@ def with_target(schema: Schema) -> Schema:
 def classifiers(seed: int) -> dict[str, Any]:
     """The four classifiers of both papers, with the defaults of their time.
 
-    Ten trees; trees of depth 3, in 50 steps of 0.2 instead of 100 of 0.1, split between 255 bins instead of all values
-    (sixty times as fast, and as accurate); leaves are shrunk a little, without which they diverge on classes of twenty
-    rows.
+    Ten trees; trees of depth 3, in 30 steps of 0.3 instead of 100 of 0.1, split between 255 bins instead of all values
+    (some thirty times as fast; with these bins 100 steps are right about 0.831 of marital status at k = 7, and 30 about
+    0.830); leaves are shrunk, without which they diverge on classes of twenty rows.
     """
     return {
         "logistic": OneVsRestClassifier(LogisticRegression(solver="liblinear", tol=1e-2)),
         "linear SVC": LinearSVC(dual=False, tol=1e-2, random_state=seed),
         "random forest": RandomForestClassifier(10, random_state=seed),
         "gradient boosting": HistGradientBoostingClassifier(
-            learning_rate=0.2, max_iter=50, max_depth=3, l2_regularization=1.0, early_stopping=False, random_state=seed
+            learning_rate=0.3, max_iter=30, max_depth=3, l2_regularization=10.0, early_stopping=False, random_state=seed
         ),
     }
 
