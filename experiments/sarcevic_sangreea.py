@@ -285,8 +285,11 @@ def mostly_at_the_top(rows: list[Row], ks: list[int]) -> Claim:
 
 
 def better_than_most_frequent(rows: list[Row], ks: list[int]) -> Claim:
-    judged: dict[str, list[bool | None]] = {way: [] for way in WAYS}
+    # In the order of the file folds test on other people than they train on, which is not what is asked.
+    judged: dict[str, list[bool | None]] = {way: [] for way in WAYS[1:]}
     for setting in settings(rows):
+        if setting["way"] not in judged:
+            continue
         own, frequent = setting | {"k": ks[-1]}, setting | {"k": ks[-1], "model": "most frequent"}
         found = paired(rows, "f1_micro", own, frequent)
         if found is not None and len(values_of(rows, "seed")) > 1:
