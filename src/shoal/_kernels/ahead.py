@@ -48,7 +48,7 @@ def wait(*parts: str) -> None:
 
 
 def _is_compiled(part: str) -> bool:
-    from shoal._kernels.groups import group_rows
+    from shoal._kernels.groups import look_up
 
-    folder = Path(group_rows.stats.cache_path or os.devnull)  # type: ignore[attr-defined]
+    folder = Path(look_up.stats.cache_path or os.devnull)  # type: ignore[attr-defined]
     return any(folder.glob(f"{REHEARSALS[part]}-*.nbi"))
