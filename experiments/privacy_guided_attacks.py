@@ -197,6 +197,7 @@ def name_of(method: str, strictness: float) -> str:
 
 NOTES = [
     "Of Figure 3 only the parameters (Tables 7 and 8) and the importances that they led to are in the paper's text.",
+    "The ideal attack cannot change here: it learns from the same rows with the same seed, whatever the tree.",
 ]
 
 

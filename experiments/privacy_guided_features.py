@@ -112,12 +112,12 @@ def accuracy_lost(rows: list[Row], n: int, method: str) -> Interval | None:
 
 
 def claim_set(rows: list[Row], data: str, method: str) -> Claim:
-    """Of the largest sets that were drawn; half of the importance, at most one point of accuracy."""
+    """Of the largest sets that were drawn; the importance surely falls, and accuracy by at most one point."""
     n = max((row["n"] for row in rows), default=0)
-    of_paper = data == "nursery" and method == "weights"
+    beside = "" if data == "nursery" and method == "weights" else " (beside the paper)"
     says = (
-        f"{'' if of_paper else 'Beside the paper: '}{NAMES[method]} meaningfully reduce the importances of up to six "
-        f"features together at a very low cost of accuracy ({TITLES[data]}, tree)."
+        f"{NAMES[method].capitalize()} meaningfully reduce the importances of up to six features together at a very "
+        f"low cost of accuracy: {TITLES[data]}, tree{beside}."
     )
     shares = over_seeds(row["lost"] / row["start"] for row in where(rows, n=n, method=method) if row["start"] > 0)
     loss, gone = (accuracy_lost(rows, n, one) for one in (method, LEFT_OUT))
