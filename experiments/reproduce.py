@@ -102,6 +102,9 @@ def write_page(size: Size) -> str:
         lines += ["", f"## {title}", "", sentence, ""]
         for facts in (one for one in found if one["paper"] == key):
             lines += _section(facts, size)
+        measured = {one["name"] for one in found}
+        missing = [f"- {one.title}" for one in studies() if one.paper == key and one.name not in measured]
+        lines += ["Not measured at this size yet:", "", *missing, ""] if missing else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -116,7 +119,7 @@ def _section(facts: Row, size: Size) -> list[str]:
     if facts["figure"]:
         place = os.path.relpath(folder_of(size) / facts["figure"], PAGE.parent) if size == "full" else facts["figure"]
         lines += [f"![{facts['title']}]({place})", ""]
-    made = f"{facts['cells']:,} cells, {facts['seconds'] / 60:,.1f} minutes of one core."
+    made = f"{facts['cells']:,} cells, {facts['seconds'] / 60:,.1f} minutes one after the other."
     lines += ["<details><summary>How it was done</summary>", "", facts["protocol"], "", made, "", "</details>", ""]
     return lines
 
