@@ -37,14 +37,17 @@ class Served:
     def start(self, *further):
         folders = ["--folder", str(self.home), "--data", str(self.home / "kept")]
         command = [sys.executable, "-m", "shoal", "studio", "--no-browser", *folders, *self.options, *further]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        telling = os.environ | {"PYTHONFAULTHANDLER": "1"}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=telling)
         self.address = self.process.stdout.readline().strip().removeprefix("The studio is at ")
         assert self.address.startswith("http://127.0.0.1:")
 
     def kill(self):
+        ended = self.process.poll()
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
+        assert ended is None, f"The studio had ended by itself with {ended}."
 
 
 @pytest.fixture
