@@ -73,7 +73,7 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
         str(DOCS / page), module_relative=False, optionflags=FLAGS, parser=Fenced(), encoding="utf-8"
     )
     assert failed == 0
-    assert tried > 0 or page == "cli.md"
+    assert tried > 0 or page in ("cli.md", "papers.md")  # which are made by programs
 
 
 def test_every_python_example_is_one_that_runs():

@@ -136,8 +136,10 @@ def test_parts_are_compiled_by_numba_if_its_version_was_not_tried(monkeypatch):
         assert _parts.make_part_compiler() is None
 
 
-@pytest.mark.parametrize("part", ahead.REHEARSALS)
-@pytest.mark.parametrize("constraints", [[], [LDiversity(2)]])
+@pytest.mark.parametrize(
+    ("part", "constraints"),
+    [*((part, []) for part in ahead.REHEARSALS), ("trees", [LDiversity(2)]), ("cuts", [LDiversity(2)])],
+)
 def test_rehearsals_release_rows(part, constraints):
     getattr(_rehearsal, f"rehearse_{part}")(constraints)
 
