@@ -14,7 +14,8 @@ from scipy import stats
 from shoal.intervals import Interval
 
 FOREST, NETWORK, NONE = "forest", "network", "none"
-LONG, LARGE = "network, 200 epochs", "large network, 200 epochs"
+LONG, LARGE, LARGE_LONG = "network, 200 epochs", "large network", "large network, 200 epochs"
+"""The large one is the paper's of this table; those that do not say how long they were trained stop early."""
 ALL_COLUMNS = "k = 100, all columns"
 Setting = tuple[str, str, str]
 # Data, model and defence -> train, test, attack, precision, recall; None where the paper has no such row.
@@ -25,7 +26,10 @@ TABLE_2: dict[Setting, tuple[float, ...] | None] = {
     ("Adult", FOREST, "ε = 10"): (0.82, 0.81, 0.53, 0.52, 0.95),
     ("Adult", FOREST, "ε = 1"): (0.80, 0.79, 0.50, 0.52, 0.13),
     ("Adult", LONG, NONE): (0.96, 0.89, 0.53, 0.52, 0.60),
-    ("Adult", LARGE, NONE): (0.96, 0.89, 0.53, 0.52, 0.60),
+    ("Adult", LARGE_LONG, NONE): (0.96, 0.89, 0.53, 0.52, 0.60),
+    ("Adult", LARGE, NONE): None,
+    ("Adult", LARGE, "k = 25"): (0.84, 0.82, 0.50, 0.50, 0.71),
+    ("Adult", LARGE, "k = 50"): (0.84, 0.81, 0.50, 0.50, 0.32),
     ("Adult", NETWORK, NONE): None,
     ("Adult", NETWORK, "k = 25"): (0.84, 0.82, 0.50, 0.50, 0.71),
     ("Adult", NETWORK, "k = 50"): (0.84, 0.81, 0.50, 0.50, 0.32),
@@ -37,6 +41,8 @@ TABLE_2: dict[Setting, tuple[float, ...] | None] = {
     ("Loan", FOREST, "ε = 10"): (0.82, 0.81, 0.50, 0.66, 0.0094),
     ("Loan", FOREST, "ε = 1"): (0.82, 0.80, 0.50, 0.50, 0.18),
     ("Loan", LONG, NONE): (0.95, 0.95, 0.54, 0.53, 0.67),
+    ("Loan", LARGE, NONE): None,
+    ("Loan", LARGE, "k = 200"): (0.95, 0.92, 0.50, 0.50, 0.46),
     ("Loan", NETWORK, NONE): None,
     ("Loan", NETWORK, "k = 200"): (0.95, 0.92, 0.50, 0.50, 0.46),
     ("Loan", NETWORK, "ε = 3.1"): (0.87, 0.87, 0.50, 0.50, 0.47),
@@ -164,11 +170,12 @@ def length_claim(rows: list[Row]) -> Claim:
     says = "A network that was trained on raw rows leaks, too."
     told, leaks = [], []
     for data in values_of(rows, "data"):
-        for model in (LARGE, LONG, NETWORK):
+        for model in (LARGE_LONG, LONG, LARGE, NETWORK):
             one = mean_of(own_attack(rows, (data, model, NONE)), "accuracy")
             if one is not None:
                 leaks.append((model, one))
-                told.append(f"{data}, {'stopped early' if model == NETWORK else model}: {show(one)}")
+                how = "" if model in (LARGE_LONG, LONG) else ", stopped early"
+                told.append(f"{data}, {model}{how}: {show(one)}")
     if not many([one for _, one in leaks]):
         return Claim(says, "cannot be told", "There are too few splits.")
     clear = [model for model, one in leaks if one.low > 0.5]
@@ -193,6 +200,8 @@ def strongest_claim(rows: list[Row]) -> Claim:
     told, answers = [], []
     for setting in anonymized(rows):
         best = strongest(rows, setting)
+        if best is None:  # too large for reference models
+            continue
         values = [row["accuracy"] for row in where(of(rows, setting), attack=best)]
         before = mean_of(of(rows, raw_of(setting)), "accuracy", attack=strongest(rows, raw_of(setting)))
         if len(values) < 2 or before is None:

@@ -37,7 +37,6 @@ tree, 20 % are the test; the network is trained for 200 epochs.
 
 **Not stated, and our choice.** Figure 8 names neither its data nor its features: we take Adult with 12
 quasi-identifiers, and features selected for all models but the network, as for Figures 2 to 5. Five splits.
-scikit-learn's histogram boosting stands in for XGBoost.
 
 **Beyond the paper.** A tree of the released rows themselves is beside that of the other rows, because a model that
 knows its training rows by heart predicts their labels; so is a network that is stopped early.
