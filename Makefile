@@ -30,12 +30,17 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto
 
 # The forest of diffprivlib does not run beside current scikit-learn, so it has an environment of its own.
+DIFFPRIVLIB := $(CURDIR)/.peer-diffprivlib/bin/python
+reproduce reproduce-quick reproduce-toy: export SHOAL_DIFFPRIVLIB_PYTHON ?= $(DIFFPRIVLIB)
 ifneq ($(wildcard .peer-diffprivlib/.made),)
-test reproduce reproduce-quick reproduce-toy: export SHOAL_DIFFPRIVLIB_PYTHON ?= $(CURDIR)/.peer-diffprivlib/bin/python
+test: export SHOAL_DIFFPRIVLIB_PYTHON ?= $(DIFFPRIVLIB)
 endif
 
-dp: $(VENV)/.test .peer-diffprivlib/.made
+dp: $(VENV)/.dp
+
+$(VENV)/.dp: $(VENV)/.test .peer-diffprivlib/.made
 	$(PIP) torch==2.13.0 opacus==1.6.0
+	touch $@
 
 .peer-diffprivlib/.made:
 	$(PYTHON) -m venv .peer-diffprivlib
@@ -46,10 +51,10 @@ bench: $(VENV)/.test
 	$(PIP) --no-deps -r benchmarks/peers.txt
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
-reproduce: $(VENV)/.test
+reproduce: $(VENV)/.dp
 	$(BIN)/python experiments/reproduce.py
 
-reproduce-quick reproduce-toy: reproduce-%: $(VENV)/.test
+reproduce-quick reproduce-toy: reproduce-%: $(VENV)/.dp
 	$(BIN)/python experiments/reproduce.py --$*
 
 lock: $(VENV)/.test
