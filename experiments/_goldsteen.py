@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _drawing import axis_of_k, level, line
-from _study import Answer, Claim, Row, mean_of, over_seeds, paired, where
+from _study import Answer, Claim, Row, mean_of, over_seeds, paired, values_of, where
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict, train_test_split
@@ -276,7 +276,7 @@ def judge(found: Interval | None) -> Answer:
 
 def ks_of(rows: Iterable[Row]) -> list[int]:
     """The k that rows were released with."""
-    return sorted({row["k"] for row in where(rows) if "k" in row})
+    return sorted(values_of(where(rows), "k"))
 
 
 def once_a_seed(rows: Iterable[Row]) -> list[Row]:

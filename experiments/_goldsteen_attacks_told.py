@@ -8,7 +8,21 @@ from typing import Any
 
 import numpy as np
 from _drawing import INK, dots, lay_out, panels
-from _study import Answer, Claim, Row, Table, Told, mean_of, over_seeds, paired, show, values_of, where
+from _study import (
+    Answer,
+    Claim,
+    Row,
+    Table,
+    Told,
+    main_point,
+    mean_of,
+    ours,
+    over_seeds,
+    paired,
+    show,
+    values_of,
+    where,
+)
 from scipy import stats
 
 from shoal.intervals import Interval
@@ -68,14 +82,14 @@ def tell_membership(rows: list[Row]) -> Told:
     claims = [
         leak_claim(rows),
         length_claim(rows),
-        defence_claim(rows),
-        strongest_claim(rows),
-        columns_claim(rows),
+        main_point(defence_claim(rows)),
+        ours(strongest_claim(rows)),
+        ours(columns_claim(rows)),
         cost_claim(rows),
         comparable_claim(rows),
         loan_claim(rows),
     ]
-    failed = dict.fromkeys(row["error"] for row in rows if "error" in row)
+    failed = values_of(rows, "error")
     return Told(tables, claims, [*NOTES, *(f"Cells that could not be measured: {error}" for error in failed)])
 
 
@@ -196,7 +210,7 @@ def defence_claim(rows: list[Row]) -> Claim:
 
 def strongest_claim(rows: list[Row]) -> Claim:
     """For the choice among attacks the interval is widened as Bonferroni does."""
-    says = "Nor are attacks with reference models, which find far more in raw models (ours)."
+    says = "Nor are attacks with reference models, which find far more in raw models."
     told, answers = [], []
     for setting in anonymized(rows):
         best = strongest(rows, setting)
@@ -222,7 +236,7 @@ def strongest_claim(rows: list[Row]) -> Claim:
 
 
 def columns_claim(rows: list[Row]) -> Claim:
-    says = "What still leaks of loans comes from columns that are no quasi-identifiers (ours)."
+    says = "What still leaks of loans comes from columns that are no quasi-identifiers."
     one, other = ("Loan", FOREST, "k = 100"), ("Loan", FOREST, ALL_COLUMNS)
     both = own_attack(rows, one) + own_attack(rows, other)
     found = paired(both, "accuracy", {"defence": ALL_COLUMNS}, {"defence": one[2]})
@@ -328,7 +342,7 @@ def tell_attribute(rows: list[Row]) -> Told:
             line += [mean_of(own, "accuracy"), accuracy, mean_of(own, "prior"), mean_of(own, "on_others")]
             shown.append([*line, mean_of(own, "precision"), precision, mean_of(own, "recall"), recall])
     table = Table("What is guessed of members' `social`, from all else that is known of them.", columns, shown)
-    claims = [fall_claim(rows), prior_claim(rows, attacks), memory_claim(rows, attacks), price_claim(rows)]
+    claims = [fall_claim(rows), price_claim(rows), ours(prior_claim(rows, attacks)), ours(memory_claim(rows, attacks))]
     return Told([table], claims, ATTRIBUTE_NOTES)
 
 
@@ -353,7 +367,7 @@ def fall_claim(rows: list[Row]) -> Claim:
 
 
 def prior_claim(rows: list[Row], attacks: Sequence[str]) -> Claim:
-    says = "At k = 100 the attack gets no more than the most frequent value (ours)."
+    says = "At k = 100 the attack gets no more than the most frequent value."
     found = {attack: mean_of(rows, "gain", k=100, attack=attack) for attack in attacks}
     if not many(list(found.values())) or too_wide(list(found.values()), 0.0):
         return Claim(says, "cannot be told", "There are too few splits.")
@@ -365,7 +379,7 @@ def prior_claim(rows: list[Row], attacks: Sequence[str]) -> Claim:
 
 
 def memory_claim(rows: list[Row], attacks: Sequence[str]) -> Claim:
-    says = "What is guessed of members is memory of them: less is guessed of others (ours)."
+    says = "What is guessed of members is memory of them: less is guessed of others."
     found = {attack: mean_of(rows, "memory", k=1, attack=attack) for attack in attacks}
     if not many(list(found.values())):
         return Claim(says, "cannot be told", "There are too few splits.")

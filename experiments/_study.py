@@ -9,6 +9,7 @@ measured go to a CSV file, what they say to a JSON file, and a drawing to an SVG
 from __future__ import annotations
 
 import argparse
+import ast
 import csv
 import hashlib
 import json
@@ -43,6 +44,18 @@ class Claim(NamedTuple):
     holds: Answer
     evidence: str
     """A sentence with numbers."""
+    kind: Literal["main", "further", "ours"] = "further"
+    """What the paper is about, what else it says, or a question of ours beside it."""
+
+
+def main_point(claim: Claim) -> Claim:
+    """A claim that the paper is about."""
+    return claim._replace(kind="main")
+
+
+def ours(claim: Claim) -> Claim:
+    """A question of ours."""
+    return claim._replace(kind="ours")
 
 
 class Table(NamedTuple):
@@ -69,7 +82,7 @@ class Study(NamedTuple):
     name: str
     """Of its files."""
     paper: str
-    """A key of PAPERS in papers.py."""
+    """A key of PAPERS in _page.py."""
     title: str
     protocol: str
     """What the paper states and was done so, and what was our choice, in Markdown."""
@@ -113,15 +126,27 @@ def run(study: Study, size: Size, out: Path, jobs: int = 1, *, anew: bool = Fals
     kept = _read(store)
     _measure(study, [cell for cell in cells if _key(study, cell) not in kept], store, jobs)
     kept = _read(store)
-    rows = [row for cell in cells for row in kept[_key(study, cell)]["rows"]]
-    told = study.tell(rows)
+    rows = _aligned([row for cell in cells for row in kept[_key(study, cell)]["rows"]])
     _write_csv(rows, out / f"{study.name}.csv")
+    seconds = sum(kept[_key(study, cell)]["seconds"] for cell in cells)
+    made = {"size": size, "cells": len(cells), "seconds": round(seconds, 1), "versions": _versions()}
+    return _write_told(study, rows, made, out)
+
+
+def tell_again(study: Study, out: Path) -> Told:
+    """Write anew what the rows of an earlier run say, without measuring anything."""
+    known = json.loads((out / f"{study.name}.json").read_text(encoding="utf-8"))
+    made = {name: known[name] for name in ("size", "cells", "seconds", "versions")}
+    return _write_told(study, read_rows(out / f"{study.name}.csv"), made, out)
+
+
+def _write_told(study: Study, rows: list[Row], made: Row, out: Path) -> Told:
+    told = study.tell(rows)
     figure = None
     if study.draw is not None:
         figure = f"{study.name}.svg"
         study.draw(rows, out / figure)
-    seconds = sum(kept[_key(study, cell)]["seconds"] for cell in cells)
-    facts = _facts(study, size, told, figure, seconds, len(cells))
+    facts = facts_of(study, told, figure, made)
     (out / f"{study.name}.json").write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     Console().print("\n".join(markdown(facts)), markup=False, highlight=False)
     return told
@@ -185,12 +210,13 @@ def _plain(value: Any) -> Any:
 
 def where(rows: Iterable[Row], **values: Any) -> list[Row]:
     """The rows that have these values, and that could be measured."""
-    return [row for row in rows if "error" not in row and all(row.get(name) == one for name, one in values.items())]
+    measured = (row for row in rows if row.get("error") is None)
+    return [row for row in measured if all(row.get(name) == one for name, one in values.items())]
 
 
 def values_of(rows: Iterable[Row], name: str) -> list[Any]:
-    """The distinct values of a column, in the order in which they come."""
-    return list(dict.fromkeys(row[name] for row in rows if name in row))
+    """The distinct values of a column, in the order in which they come; None is none."""
+    return list(dict.fromkeys(row[name] for row in rows if row.get(name) is not None))
 
 
 def over_seeds(values: Iterable[float]) -> Interval | None:
@@ -215,32 +241,55 @@ def paired(rows: Sequence[Row], value: str, one: Row, other: Row, by: Sequence[s
 
     Rows are paired by what they have in common: means of pairs vary far less than means of each.
     """
-    named = [{tuple(row[name] for name in by): row[value] for row in where(rows, **kept)} for kept in (one, other)]
+    named = [
+        {tuple(row[name] for name in by): row[value] for row in where(rows, **kept) if row[value] is not None}
+        for kept in (one, other)
+    ]
     return over_seeds(named[0][key] - named[1][key] for key in named[0] if key in named[1])
 
 
 # Writing
 
 
+def _aligned(rows: list[Row]) -> list[Row]:
+    """Rows that all have the same columns, as they come back from a file; what a row does not have is None."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
 def _write_csv(rows: list[Row], path: Path) -> None:
-    names = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names)
+        writer = csv.DictWriter(file, list(rows[0]) if rows else [])
         writer.writeheader()
         writer.writerows(rows)
 
 
-def _facts(study: Study, size: Size, told: Told, figure: str | None, seconds: float, n_cells: int) -> Row:
-    versions = {"shoal": shoal.__version__, "scikit-learn": sklearn.__version__, "python": platform.python_version()}
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a CSV file, as they were when it was written."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [{name: _read_value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def _read_value(text: str) -> Any:
+    """What a value was before it was written; texts do not look like other values in these files."""
+    try:
+        return ast.literal_eval(text) if text else None
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _versions() -> dict[str, str]:
+    return {"shoal": shoal.__version__, "scikit-learn": sklearn.__version__, "python": platform.python_version()}
+
+
+def facts_of(study: Study, told: Told, figure: str | None, made: Row) -> Row:
+    """What a study found, and how it was made, for a file."""
     return {
         "name": study.name,
         "paper": study.paper,
         "title": study.title,
         "protocol": study.protocol.strip(),
-        "size": size,
-        "cells": n_cells,
-        "seconds": round(seconds, 1),
-        "versions": versions,
+        **made,
         "figure": figure,
         "tables": [one._asdict() | {"rows": [[show(cell) for cell in row] for row in one.rows]} for one in told.tables],
         "claims": [one._asdict() for one in told.claims],
@@ -274,12 +323,13 @@ def markdown(facts: Row) -> list[str]:
     lines += [f"- **{one['says']}** {one['holds'].capitalize()}: {one['evidence']}" for one in facts["claims"]]
     lines += [""] * bool(facts["claims"])
     for table in facts["tables"]:
-        lines += [table["title"], "", _line(table["columns"]), _line(["---"] * len(table["columns"]))]
-        lines += [*map(_line, table["rows"]), ""]
+        lines += [table["title"], "", *table_lines(table["columns"], table["rows"]), ""]
     for note in facts["notes"]:
         lines += [note, ""]
     return lines
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown."""
+    cells = [columns, ["---"] * len(columns), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]

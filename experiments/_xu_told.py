@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from _drawing import INK, dots, lay_out, panels
-from _study import Answer, Claim, Row, Table, Told, mean_of, paired, show, where
+from _study import Answer, Claim, Row, Table, Told, main_point, mean_of, ours, paired, show, where
 
 from shoal.intervals import Interval
 
@@ -84,18 +84,20 @@ def tell(rows: list[Row]) -> Told:
     if noisy:
         tables.append(figure_7(rows, noisy))
     claims = [
-        bound_claim(rows, "Algorithm 1 never moves what the ally predicts by more than the budget (Theorem 1).", FIRST),
+        main_point(bound_claim(rows, "Algorithm 1 never moves what the ally predicts by more than the budget "
+                               "(Theorem 1).", FIRST)),
         bound_claim(rows, "Nor does Algorithm 2 (Theorem 3), as it is printed.", PRINTED),
-        bound_claim(rows, "Nor does Algorithm 2, solved in a stable way (ours).", STABLE),
+        ours(bound_claim(rows, "Algorithm 2, solved in a stable way, keeps to the budget.", STABLE)),
         size_claim(rows, settings),
         complete_claim(rows, settings),
         attack_claim(rows, settings),
         more_claim(rows, settings, "Algorithm 2 hides more than Algorithm 1 from who uses the predictor that it "
                    "knows (Theorem 4).", "e_privacy"),
-        more_claim(rows, settings, "It hides more from who learns again, too (ours).", "relative"),
+        ours(more_claim(rows, settings, "Algorithm 2 hides more than Algorithm 1 from who learns again, too.",
+                        "relative")),
         *noise_claims(rows, noisy),
-        more_claim(rows, settings, "Learning the secret on the ally's outputs hides more than Algorithm 2 from who "
-                   "learns again (ours).", "relative", LEARNED, STABLE),
+        ours(more_claim(rows, settings, "Learning the secret on the ally's outputs hides more than Algorithm 2 from "
+                        "who learns again.", "relative", LEARNED, STABLE)),
     ]  # fmt: skip
     return Told(tables, claims, NOTES)
 
@@ -287,7 +289,7 @@ def noise_claims(rows: list[Row], noisy: list[tuple[str, int, float]]) -> list[C
         holds: Answer = "yes" if n == len(found) else "partly" if n else "no"
         told = "; ".join(f"{key[0]} at {key[2]:g}: {show(one)}" for key, one in zip(noisy, found, strict=True))
         claims.append(Claim(claim, holds, f"Difference in {what}, Algorithm 1 less noise: {told}."))
-    return claims
+    return [main_point(claims[0]), *claims[1:]]
 
 
 # Drawing

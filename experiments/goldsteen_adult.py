@@ -31,7 +31,7 @@ from _goldsteen import (
     select_features,
     split,
 )
-from _study import Claim, Row, Size, Study, Table, Told, main, mean_of, over_seeds, values_of, where
+from _study import Claim, Row, Size, Study, Table, Told, main, main_point, mean_of, over_seeds, values_of, where
 
 from shoal.datasets import fetch_adult
 from shoal.intervals import Interval
@@ -125,8 +125,8 @@ def tell(rows: list[Row]) -> Told:
     as_paper = [row for row in rows if row["features"] == features_in_paper(row["model"])]
     tables = [raw_table(rows), main_table(as_paper), gain_table(as_paper), selection_table(rows)]
     claims = [
-        claim_wins(as_paper, ("model", "quasi", "k"), "model, quasi-identifiers, k"),
-        claim_high_k(as_paper),
+        main_point(claim_wins(as_paper, ("model", "quasi", "k"), "model, quasi-identifiers, k")),
+        main_point(claim_high_k(as_paper)),
         claim_many_quasi(as_paper),
         claim_small_loss(as_paper),
         claim_more_costs_more(as_paper),

@@ -120,7 +120,7 @@ def table(rows: list[Row], score: str, title: str) -> Table:
     lines = []
     for model, columns in product(values_of(rows, "model"), (ALL, APPLICATION)):
         found = where(rows, model=model, columns=columns)
-        found = [row for row in found if score in row]
+        found = [row for row in found if row.get(score) is not None]
         levels = [mean_of(found, score, method=method) for method in ("majority", "raw")]
         for k in ks_of(found):
             means = [mean_of(found, score, method=method, k=k) for method in METHODS]

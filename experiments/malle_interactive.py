@@ -16,7 +16,23 @@ from _adult_targets import judge, most_frequent, one_hot, with_target
 from _asked_people import block_of, weights_of
 from _drawing import axis_of_k, lay_out, level, line, panels
 from _judging import above_zero, agreed, spelled
-from _study import Claim, Interval, Row, Size, Study, Table, Told, main, mean_of, over_seeds, paired, values_of, where
+from _study import (
+    Claim,
+    Interval,
+    Row,
+    Size,
+    Study,
+    Table,
+    Told,
+    main,
+    main_point,
+    mean_of,
+    ours,
+    over_seeds,
+    paired,
+    values_of,
+    where,
+)
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
@@ -154,17 +170,17 @@ def tell(rows: list[Row]) -> Told:
     ks = sorted(k for k in values_of(rows, "k") if k > 1)
     tables = [score_table(rows, target, ks) for target in TARGETS]
     return Told([*tables, svc_table(rows, ks)], [
-        ahead_of(rows, ks, "bias", ("equal", CATEGORIES[2]), "marital-status",
-                 "On marital status bias wins over equal weights and over iML."),
+        main_point(ahead_of(rows, ks, "bias", ("equal", CATEGORIES[2]), "marital-status",
+                            "On marital status bias wins over equal weights and over iML.")),
         ahead_of(rows, ks, "bias", (CATEGORIES[2],), "education-num", "On education bias mostly outperforms iML."),
         ahead_of(rows, ks[-2:], "equal", ("bias", CATEGORIES[2]), "education-num",
                  "On education equal weights win at the largest k."),
         ahead_of(rows, ks, "equal", ("bias", CATEGORIES[2]), "income", "On income equal weights beat bias and iML."),
         ahead_of(rows, ks, CATEGORIES[2], ("bias",), "income", "On income iML outperforms bias.", MODELS[1:]),
-        still_good(rows, ks),
-        better_than_commonest(rows, ks),
+        main_point(still_good(rows, ks)),
         svc_explained(rows, ks),
-        ours_against(rows, ks),
+        ours(better_than_commonest(rows, ks)),
+        ours(ours_against(rows, ks)),
     ], [
         "The published F1 swaps its arguments: weights of classes are then how often each is predicted, so that to "
         "predict only the commonest class costs no recall. *Most frequent* is therefore hard to beat in it, and rises "
@@ -246,7 +262,7 @@ def still_good(rows: list[Row], ks: list[int]) -> Claim:
 
 def better_than_commonest(rows: list[Row], ks: list[int]) -> Claim:
     """Every classifier with every kind of weights, at each k, in the measure as published."""
-    says = "As published, classifiers are better than always predicting the commonest class (our question)."
+    says = "As published, classifiers are better than always predicting the commonest class."
     judged: dict[str, list[bool | None]] = {target: [] for target in TARGETS}
     for target in TARGETS if len(values_of(rows, "person")) > 1 else ():
         for category in CATEGORIES:
@@ -296,7 +312,7 @@ def svc_explained(rows: list[Row], ks: list[int]) -> Claim:
 
 
 def ours_against(rows: list[Row], ks: list[int]) -> Claim:
-    says = "Weights that are understood better classify better: ours against the rule of 2017 (our question)."
+    says = "Weights that are understood better classify better: ours against the rule of 2017."
     known = {target: found for target in TARGETS
              if (found := lead(rows, ks, CATEGORIES[3], CATEGORIES[2], target, "raw rows")) is not None}  # fmt: skip
     if not known:
@@ -330,7 +346,7 @@ def by_person(rows: list[Row], name: str) -> Interval | None:
     return over_seeds(one.value for one in each if one is not None)
 
 
-TITLE = "Equal weights, bias and decisions (Figures 2 to 4)"
+TITLE = "Figures 2 to 4: equal weights, bias and decisions"
 STUDIES = (Study("malle_interactive", "malle2017", TITLE, PROTOCOL, cells, measure, tell, draw),)
 
 if __name__ == "__main__":

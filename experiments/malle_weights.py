@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from _drawing import lay_out, line, panels
 from _simulated_people import K, Watched, difference, make_person, rule_of_2017
-from _study import Claim, Row, Size, Study, Table, Told, main, mean_of, paired, values_of, where
+from _study import Claim, Row, Size, Study, Table, Told, main, main_point, mean_of, ours, paired, values_of, where
 from _weights_of_adult import NAMES, groups_of_adult, people_of_adult, unseen_questions
 from scipy.stats import spearmanr
 
@@ -117,9 +117,9 @@ def tell(rows: list[Row]) -> Told:
     mark = 25 if 25 in marks else marks[-1]
     tables = [score_table(rows, name, marks) for name in MEASURES]
     return Told([*tables, further_table(rows, marks)], [
-        decisions_tell(rows, mark),
-        ours_tells(rows, mark),
-        telling_is_faster(rows, mark),
+        main_point(decisions_tell(rows, mark)),
+        ours(ours_tells(rows, mark)),
+        ours(telling_is_faster(rows, mark)),
     ], [
         "The rule looks at the chosen group alone: what is easy to keep gains weight, whatever a person does; and "
         "widths are measured against the row's own value, so that large numbers always seem preserved.",
@@ -168,7 +168,7 @@ def decisions_tell(rows: list[Row], mark: int) -> Claim:
 
 
 def ours_tells(rows: list[Row], mark: int) -> Claim:
-    says = "Decisions can tell it: our model with telling questions learns it from as many (our claim)."
+    says = "Decisions can tell it: our model with telling questions learns it from as many."
     found = {kind: mean_of(rows, "spearman", kind=kind, way=WAYS[3], after=mark) for kind in KINDS}
     if None in found.values() or len(values_of(rows, "person")) < 3:
         return Claim(says, "cannot be told", "Too few people were asked.")
@@ -179,7 +179,7 @@ def ours_tells(rows: list[Row], mark: int) -> Claim:
 
 
 def telling_is_faster(rows: list[Row], mark: int) -> Claim:
-    says = "Telling questions teach more than random ones (our claim)."
+    says = "Telling questions teach more than random ones."
     found = {kind: paired(where(rows, kind=kind, after=mark), "regret", {"way": WAYS[3]}, {"way": WAYS[2]}, ["person"])
              for kind in KINDS[:2]}  # fmt: skip
     if None in found.values() or len(values_of(rows, "person")) < 3:
@@ -204,7 +204,18 @@ def draw(rows: list[Row], path: Path) -> None:
                 panel.set_ylim(bottom=0)
 
 
-STUDIES = (Study("malle_weights", "malle2017", "What decisions tell of people", PROTOCOL, cells, measure, tell, draw),)
+STUDIES = (
+    Study(
+        "malle_weights",
+        "malle2017",
+        "Beside its figures: what decisions tell of people",
+        PROTOCOL,
+        cells,
+        measure,
+        tell,
+        draw,
+    ),
+)
 
 if __name__ == "__main__":
     main(*STUDIES)

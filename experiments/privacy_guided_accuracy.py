@@ -29,7 +29,22 @@ from _guided import (
     train,
 )
 from _guided_limits import APPENDIX, GRID, MARKED
-from _study import Answer, Claim, Row, Size, Study, Table, Told, main, mean_of, over_seeds, paired, show, where
+from _study import (
+    Answer,
+    Claim,
+    Row,
+    Size,
+    Study,
+    Table,
+    Told,
+    main,
+    main_point,
+    mean_of,
+    over_seeds,
+    paired,
+    show,
+    where,
+)
 
 from shoal.intervals import Interval
 
@@ -157,7 +172,7 @@ def tell(data: str, rows: list[Row]) -> Told:
     gone = {model: outcomes(rows, model, LEFT_OUT) for model in MODELS}
     tables = [tell_methods(data, every), tell_falls(every, gone), tell_rises(every), tell_features(rows, gone)]
     tables += tell_appendix(data, rows)
-    claims = [claim_cheap(data, every), claim_methods(data, every), claim_needed(data, every)]
+    claims = [main_point(claim_cheap(data, every)), claim_methods(data, every), claim_needed(data, every)]
     if data == "gss":
         claims[1:1] = [claim_nothing_left(rows, feature) for feature in ("age", "children")]
     claims.append(claim_better(data, every))

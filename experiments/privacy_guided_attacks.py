@@ -27,7 +27,7 @@ from _guided_attacks import (
     table_columns,
     table_line,
 )
-from _study import Answer, Claim, Row, Size, Study, Table, Told, main, mean_of, paired, show, where
+from _study import Answer, Claim, Row, Size, Study, Table, Told, main, main_point, mean_of, ours, paired, show, where
 
 # Tables 7 and 8 of the appendix: limits, and the importances that the paper got.
 PAPERS = {
@@ -72,8 +72,8 @@ def tell(rows: list[Row]) -> Told:
     for data in LIMITS:
         own = where(rows, data=data)
         tables += [tell_limits(data, own), tell_attacks(data, own)]
-        claims += [claim_falls(data, own), claim_free(data, own)]
-    claims += [claim_members(rows), claim_ideal(rows)]
+        claims += [main_point(claim_falls(data, own)), claim_free(data, own)]
+    claims += [claim_ideal(rows), ours(claim_members(rows))]
     return Told(tables, claims, NOTES)
 
 

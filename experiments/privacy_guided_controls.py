@@ -28,7 +28,7 @@ from _guided_attacks import (
     table_columns,
     table_line,
 )
-from _study import Answer, Claim, Row, Size, Study, Table, Told, main, mean_of, paired, show, where
+from _study import Answer, Claim, Row, Size, Study, Table, Told, main, mean_of, paired, show, values_of, where
 
 from shoal.intervals import Interval
 
@@ -99,7 +99,7 @@ def tell_correlations(rows: list[Row], with_what: str) -> Table:
 
 
 def ends_of(rows: list[Row]) -> tuple[int, int]:
-    steps = list(dict.fromkeys(row["step"] for row in rows if "step" in row))
+    steps = values_of(rows, "step")
     return steps[0], steps[-1]
 
 

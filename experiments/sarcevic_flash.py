@@ -15,7 +15,22 @@ from _adult_flash import method, people, release_all
 from _adult_targets import judge, most_frequent, numbered, one_hot, with_target
 from _drawing import LINES, axis_of_k, lay_out, level, line, panels
 from _judging import above_zero, agreed, spelled
-from _study import Claim, Interval, Row, Size, Study, Table, Told, main, mean_of, over_seeds, paired, values_of, where
+from _study import (
+    Claim,
+    Interval,
+    Row,
+    Size,
+    Study,
+    Table,
+    Told,
+    main,
+    main_point,
+    mean_of,
+    over_seeds,
+    paired,
+    values_of,
+    where,
+)
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -105,7 +120,7 @@ def svc(seed: int) -> LinearSVC:
 def tell(rows: list[Row]) -> Told:
     ks = sorted(k for k in values_of(rows, "k") if k > 1)
     return Told([score_table(rows, ks)], [
-        over_global(rows, ks),
+        main_point(over_global(rows, ks)),
         remedy(rows, ks, "numbers global", "Local recoding with one level for each number is slightly better than "
                "local recoding of everything."),
         remedy(rows, ks, "fewer levels", "Local recoding with fewer levels is slightly better than with more."),
@@ -298,10 +313,10 @@ def draw_age(rows: list[Row], path: Path) -> None:
         panel.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
 
 
-FLASH = Study("sarcevic_flash", "sarcevic2018", "Global, local and mixed recoding (Figure 6)", PROTOCOL, cells, measure,
+FLASH = Study("sarcevic_flash", "sarcevic2018", "Figure 6: global, local and mixed recoding", PROTOCOL, cells, measure,
               tell, draw)  # fmt: skip
 AGE = Study(
-    "sarcevic_age", "sarcevic2018", "Released ages (Figure 5)", PROTOCOL, age_cells, measure_age, tell_age, draw_age
+    "sarcevic_age", "sarcevic2018", "Figure 5: released ages", PROTOCOL, age_cells, measure_age, tell_age, draw_age
 )
 STUDIES = (FLASH, AGE)
 

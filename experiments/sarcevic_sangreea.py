@@ -16,7 +16,23 @@ import numpy as np
 from _adult_targets import LINEAR, adult, classifiers, judge, most_frequent, numbered, one_hot, with_target
 from _drawing import axis_of_k, lay_out, level, line, panels
 from _judging import above_zero, agreed
-from _study import Claim, Interval, Row, Size, Study, Table, Told, main, mean_of, over_seeds, paired, values_of, where
+from _study import (
+    Claim,
+    Interval,
+    Row,
+    Size,
+    Study,
+    Table,
+    Told,
+    main,
+    main_point,
+    mean_of,
+    ours,
+    over_seeds,
+    paired,
+    values_of,
+    where,
+)
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from shoal import SaNGreeA
@@ -30,8 +46,8 @@ MODELS = ("logistic", "linear SVC", "random forest", "gradient boosting")
 WAYS = ("released rows", "released, shuffled", "raw rows")
 LAST_YEARS = (4, 9, 13)
 FOLDS = 5
-TITLES = {"education-num": "Education under k-anonymity (Figure 3)",
-          "marital-status": "Marital status under k-anonymity (Figure 4)"}  # fmt: skip
+TITLES = {"education-num": "Figure 3: education under k-anonymity",
+          "marital-status": "Figure 4: marital status under k-anonymity"}  # fmt: skip
 PROTOCOL = """
 **Stated, and done so:** the 30,162 complete training rows of Adult without `education` and `fnlwgt`, the country as
 `United-States` or `Non-US`; the target is marital status with its seven values, or years of education in four groups;
@@ -128,11 +144,11 @@ def on_raw(frame: Any, schema: Any, truth: np.ndarray, weights: Row, k: int, see
 
 def tell(target: str, rows: list[Row]) -> Told:
     ks = sorted(k for k in values_of(rows, "k") if k > 1)
-    claims = [falls_with_k(rows, ks), weights_matter_little(rows, ks)]
+    claims = [main_point(falls_with_k(rows, ks)), main_point(weights_matter_little(rows, ks))]
     claims.append(forest_rises(rows, ks) if target == "education-num" else drops_at_the_end(rows, ks))
     if target == "marital-status":
         claims.append(mostly_at_the_top(rows, ks))
-    claims.append(better_than_most_frequent(rows, ks))
+    claims.append(ours(better_than_most_frequent(rows, ks)))
     return Told([score_table(rows, way) for way in WAYS], claims, notes(rows, ks))
 
 
@@ -295,7 +311,7 @@ def better_than_most_frequent(rows: list[Row], ks: list[int]) -> Claim:
         if found is not None and len(values_of(rows, "seed")) > 1:
             judged[setting["way"]].append(above_zero(found))
     return counted(
-        "k-anonymous data are still worth learning from (our question).", judged,
+        "k-anonymous data are still worth learning from.", judged,
         f"Classifiers at k = {ks[-1]} that are surely better than always predicting the commonest class",
     )  # fmt: skip
 

@@ -95,14 +95,57 @@ def test_numbers_are_shown_as_people_read_them(value, text):
     assert _study.show(value) == text
 
 
-def test_the_page_is_what_the_results_say(monkeypatch):
+@pytest.fixture
+def reproduce(monkeypatch):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    reproduce = load("reproduce")
-    names = [study.name for study in reproduce.studies()]
+    return load("reproduce")
+
+
+def test_the_page_is_what_the_results_say(reproduce):
+    files = reproduce.files_of_studies()
+    names = [study.name for studies in files.values() for study in studies]
     assert len(names) == len(set(names))
-    assert {study.paper for study in reproduce.studies()} <= set(reproduce.PAPERS)
-    if reproduce.PAGE.exists():
-        assert reproduce.PAGE.read_text() == reproduce.write_page("full")
+    assert {study.paper for studies in files.values() for study in studies} == set(sys.modules["_page"].PAPERS)
+    assert reproduce.PAGE.read_text() == reproduce.write_page("full", files)
+
+
+def test_results_are_what_their_rows_say(reproduce):
+    for study in [one for studies in reproduce.files_of_studies().values() for one in studies]:
+        kept = _study.RESULTS / f"{study.name}.json"
+        if kept.exists():
+            facts = json.loads(kept.read_text())
+            assert facts["size"] == "full"
+            told = study.tell(_study.read_rows(kept.with_suffix(".csv")))
+            assert json.loads(json.dumps(_study.facts_of(study, told, facts["figure"], {}))).items() <= facts.items()
+
+
+def test_rows_come_back_from_their_file_and_are_told_anew(tmp_path, capsys):
+    measured = []
+    study = make_study(measured)
+    _study.run(study, "quick", tmp_path)
+    facts = json.loads((tmp_path / "small.json").read_text())
+    rows = _study.read_rows(tmp_path / "small.csv")
+    assert rows[0] == {"k": 2, "seed": 0, "accuracy": 0.5, "error": None}
+    assert rows[-1] == {"k": 9, "seed": 1, "accuracy": None, "error": "k = 9 cannot be reached."}
+    (tmp_path / "small.cells.jsonl").unlink()
+    otherwise = study._replace(title="Figure 00", tell=lambda rows: _study.Told([], [], [str(len(rows))]))
+    _study.tell_again(otherwise, tmp_path)
+    again = json.loads((tmp_path / "small.json").read_text())
+    assert (again["title"], again["notes"], again["claims"]) == ("Figure 00", ["6"], [])
+    assert {name: again[name] for name in ("seconds", "cells")} == {name: facts[name] for name in ("seconds", "cells")}
+    assert len(measured) == 6
+
+
+def test_the_page_keeps_what_papers_say_apart_from_what_we_ask(reproduce):
+    page = sys.modules["_page"]
+    claim = {"says": "A | B.", "holds": "yes", "evidence": "by much.", "kind": "main"}
+    facts = {"paper": "xu2017", "title": "Figure 4: all, and more", "claims": [claim, claim | {"kind": "ours"}]}
+    short = "\n".join(page.in_short([facts]))
+    assert "| A \\| B. | **yes** | By much. | [Figure 4](#figure-4-all-and-more) |" in short
+    assert short.count("By much.") == 1
+    assert "| [Null-space cleaning](#null-space-cleaning) | 1 | 1 | 0 | 0 | 0 |" in short
+    assert "What we asked beside it:" in page.claims_of([facts])
+    assert "What we asked beside it:" not in page.claims_of([facts | {"claims": [claim]}])
 
 
 def test_f1_as_published_rewards_who_always_predicts_the_commonest_class(monkeypatch):
