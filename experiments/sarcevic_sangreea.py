@@ -48,6 +48,7 @@ LAST_YEARS = (4, 9, 13)
 FOLDS = 5
 TITLES = {"education-num": "Figure 3: education under k-anonymity",
           "marital-status": "Figure 4: marital status under k-anonymity"}  # fmt: skip
+NAMED = {"education-num": "education", "marital-status": "marital status"}
 PROTOCOL = """
 **Stated, and done so:** the 30,162 complete training rows of Adult without `education` and `fnlwgt`, the country as
 `United-States` or `Non-US`; the target is marital status with its seven values, or years of education in four groups;
@@ -149,7 +150,8 @@ def tell(target: str, rows: list[Row]) -> Told:
     if target == "marital-status":
         claims.append(mostly_at_the_top(rows, ks))
     claims.append(ours(better_than_most_frequent(rows, ks)))
-    return Told([score_table(rows, way) for way in WAYS], claims, notes(rows, ks))
+    named = [claim._replace(says=f"{claim.says.removesuffix('.')} ({NAMED[target]}).") for claim in claims]
+    return Told([score_table(rows, way) for way in WAYS], named, notes(rows, ks))
 
 
 def score_table(rows: list[Row], way: str) -> Table:
