@@ -208,13 +208,18 @@ def count_wins(rows: Iterable[Row], one: str, others: Sequence[str], case: Seque
 
 
 def claim_wins(rows: list[Row], case: Sequence[str], words: str) -> Claim:
-    """The paper's main claim: yes if it is best in every case, partly if it is above each of the three over all."""
+    """The paper's main claim.
+
+    Yes if it is best in every case; partly if over all cases it is above at least one of the three, and below none.
+    """
     wins = count_wins(rows, "published", CLASSIC, case)
     gains = {other: gain(rows, "published", [other]) for other in CLASSIC}
-    judged = {judge(one) for one in gains.values()}
-    holds: Answer = "partly" if judged == {"yes"} else "no" if "no" in judged else "cannot be told"
-    if wins.cases and wins.best == wins.cases and None not in gains.values() and judged == {"yes"}:
-        holds = "yes"
+    known = [one for one in gains.values() if one is not None and one.low < one.high]
+    holds: Answer = "cannot be told"
+    if len(known) == len(CLASSIC):
+        above, below = [one.low > 0 for one in known], [one.high < 0 for one in known]
+        holds = "partly" if any(above) and not any(below) else "no"
+        holds = "yes" if all(above) and wins.best == wins.cases else holds
     evidence = f"it has the best mean of the four in {wins.best} of {wins.cases} cases ({words}), in {wins.surely} of "
     evidence += "them with all three intervals above zero; over all cases it gains "
     evidence += ", ".join(f"{points(one)} over {SAID[other]}" for other, one in gains.items())
