@@ -48,10 +48,9 @@ prints none of these numbers.
 
 **Beyond the paper.** What was paid in all, what was paid last, and the flag of a settlement tell how a loan ended.
 *Known at application* leaves these three out (17 quasi-identifiers stay), as a lender must who decides about a loan.
-*Paid last* leaves out the first and the third, so that only a quasi-identifier tells: it was added when the results were
-there, to find out why guided groups lose.
-A network that is stopped early, a tree of the released rows, and Shoal's blend are beside what was published, and the
-area under the ROC curve is beside accuracy.
+*Paid last* leaves out the first and the third, so that only a quasi-identifier tells: it was added when the results
+were there, to find out why guided groups lose. A network that is stopped early, a tree of the released rows, and
+Shoal's blend are beside what was published, and the area under the ROC curve is beside accuracy.
 """
 ALL, APPLICATION, PAID_LAST = "all columns", "known at application", "paid last"
 NO_QUASI = ("total_pymnt", "debt_settlement_flag")
@@ -159,11 +158,12 @@ def why(rows: list[Row]) -> list[str]:
     if None in lead or lost is None:
         return []
     return [
-        "Why guided groups lose: what the model knows is in columns that are no quasi-identifiers, above all in what was "
-        f"paid in all. Without these, but with what was paid last, it is right about {percent(lead[0])} of raw rows, and "
-        f"the most frequent class about {percent(lead[1])}. So quasi-identifiers hardly tell what it predicts: a tree of "
-        f"them that follows its predictions follows noise ({points(lost)} against Mondrian there), while groups by "
-        "likeness at least keep rows together that are alike. The paper's loans of 2015 may have been told by others."
+        "Why guided groups lose: what the model knows is in columns that are no quasi-identifiers, above all in what "
+        f"was paid in all. Without these, but with what was paid last, it is right about {percent(lead[0])} of raw "
+        f"rows, and the most frequent class about {percent(lead[1])}. So quasi-identifiers hardly tell what it "
+        f"predicts: a tree of them that follows its predictions follows noise ({points(lost)} against Mondrian there), "
+        "while groups by likeness at least keep rows together that are alike. The paper's loans of 2015 may have been "
+        "told by others."
     ]
 
 
