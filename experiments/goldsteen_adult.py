@@ -92,8 +92,8 @@ def cells(size: Size) -> list[Row]:
         found = [cell(*one, METHODS, (5, 50, 500), 0) for one in few]
         return [*found, cell("DT", SELECTED, 12, ["auto"], (50,), 0), cell("NN", ALL, 12, ("published",), (50,), 0)]
     if size == "quick":
-        some = [("NN, stopped", ALL, 12), ("XGB", SELECTED, 12), ("RF", SELECTED, 12)]
-        some += [("DT", features, quasi) for features in (SELECTED, ALL) for quasi in (12, 8)]
+        some = [("NN, stopped", ALL, 12), ("XGB", SELECTED, 12)]
+        some += [("DT", SELECTED, 12), ("DT", SELECTED, 8), ("DT", ALL, 12)]
         return [cell(*one, METHODS, (10, 100, 1000), seed) for seed in range(2) for one in some]
     found = []
     for seed, quasi in product(range(5), (12, 10, 8)):

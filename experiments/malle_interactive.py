@@ -82,8 +82,8 @@ least half do; where an interval lies around 0 and its mean above, it cannot be 
 
 
 def cells(size: Size) -> list[Row]:
-    ks: tuple[int, ...] = {"full": KS, "quick": (5, 50, 200), "toy": (5,)}[size]
-    people, rows = {"full": (10, None), "quick": (3, None), "toy": (1, 300)}[size]
+    ks: tuple[int, ...] = {"full": KS, "quick": (5, 200), "toy": (5,)}[size]
+    people, rows = {"full": (10, None), "quick": (2, None), "toy": (1, 300)}[size]
     return [
         {"target": target, "person": person, "k": k} | ({"rows": rows} if rows else {})
         for target in TARGETS
