@@ -100,7 +100,7 @@ Found = dict[tuple[str, str], list[Outcome]]
 
 def cells_of(data: str, size: Size) -> list[Row]:
     features = FEATURES[data] if size == "full" else DRAWN[data] if size == "quick" else DRAWN[data][:1]
-    seeds = SEEDS if size == "full" else dict.fromkeys(MODELS, 3 if size == "quick" else 1)
+    seeds = SEEDS if size == "full" else dict.fromkeys(MODELS, 2 if size == "quick" else 1)
     return [
         {"data": data, "model": model, "feature": feature, "seed": seed, "limits": size}
         | ({"rows": 1500} if size == "toy" else {})

@@ -50,7 +50,7 @@ MARGIN = 0.01
 
 
 def cells(size: Size) -> list[Row]:
-    step, seeds = {"full": (1, 5), "quick": (2, 3), "toy": (4, 1)}[size]
+    step, seeds = {"full": (1, 5), "quick": (2, 2), "toy": (4, 1)}[size]
     return [
         {"data": data, "method": method, "strictness": strictness, "seed": seed}
         | ({"rows": 800} if size == "toy" else {})

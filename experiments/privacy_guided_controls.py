@@ -44,7 +44,7 @@ STILL = 0.02
 
 
 def cells_of(data: str, size: Size) -> list[Row]:
-    seeds = {"full": 5, "quick": 3, "toy": 1}[size]
+    seeds = {"full": 5, "quick": 2, "toy": 1}[size]
     steps = list(STEPS[data]) if size != "toy" else [*STEPS[data]][::5]
     small = {"rows": 800} if size == "toy" else {}
     return [{"data": data, "step": step, "seed": seed} | small for seed in range(seeds) for step in steps]

@@ -65,7 +65,7 @@ to its centre, and the other rows are predicted as they are.
 
 def cells(size: Size) -> list[Row]:
     ks: tuple[int, ...] = {"full": KS, "quick": (3, 15, 100), "toy": (3, 10)}[size]
-    seeds, rows = {"full": (FOLDS, None), "quick": (3, 6_000), "toy": (1, 500)}[size]
+    seeds, rows = {"full": (FOLDS, None), "quick": (2, 6_000), "toy": (1, 500)}[size]
     settings = [("none", 1), *((mode, k) for mode in MODES for k in ks)]
     return [
         {"mode": mode, "k": k, "seed": seed} | ({"rows": rows} if rows else {})

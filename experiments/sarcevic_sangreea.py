@@ -74,7 +74,7 @@ half do; where intervals tell of fewer than half, it cannot be told.
 def cells(target: str, size: Size) -> list[Row]:
     ks: tuple[int, ...] = {"full": KS, "quick": (3, 35, 100), "toy": (3, 20)}[size]
     weights: tuple[str, ...] = {"full": WEIGHTS, "quick": WEIGHTS, "toy": ("equal", "age")}[size]
-    seeds, rows = {"full": (FOLDS, None), "quick": (3, 6_000), "toy": (1, 600)}[size]
+    seeds, rows = {"full": (FOLDS, None), "quick": (2, 6_000), "toy": (1, 600)}[size]
     settings = [("equal", 1), *((weight, k) for weight in weights for k in ks)]
     return [
         {"target": target, "weights": weight, "k": k, "seed": seed} | ({"rows": rows} if rows else {})
