@@ -336,6 +336,14 @@ def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:
     return labels
 
 
+def codes_left(cuts: Cuts, binning: Binning, attribute: int) -> np.ndarray:
+    """Which codes of a column each node sends left: bool (nodes, codes)."""
+    (side,) = cuts.rule
+    bins = binning.lookups[attribute].astype(np.uint64)
+    words = side[:, (bins >> np.uint64(6)).astype(np.int64)]
+    return np.asarray((words >> (bins & np.uint64(63))) & np.uint64(1), bool)
+
+
 def _lay_samples(bins: np.ndarray, response: Response, weight: np.ndarray) -> Samples:
     order = np.arange(len(bins), dtype=np.int32 if len(bins) < 1 << 31 else np.int64)
     return Samples(bins, bins.view(np.uint64), response.guide, weight, order)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
 
@@ -75,6 +75,17 @@ def read_header(path: str | Path, separator: str | None = None) -> Header:
     return Header(*_csv_header(path, separator))
 
 
+def size_in_memory(path: str | Path) -> int:
+    """Bytes that a table takes while it is anonymized in memory, about: as read, as codes, and as released."""
+    path = Path(path)
+    if path.is_dir():
+        return sum(size_in_memory(part) for part in path.glob("*.parquet"))
+    if _kind_to_read(path) == "csv":
+        return 3 * path.stat().st_size
+    # Parquet keeps what repeats only once, and compressed.
+    return 12 * path.stat().st_size
+
+
 def write_table(
     frame: nw.DataFrame[Any], path: str | Path, *, kind: str | None = None, separator: str | None = None
 ) -> None:
@@ -107,6 +118,47 @@ def _write(frame: nw.DataFrame[Any], path: Path, kind: str, separator: str) -> N
         from pyarrow import csv as arrow_csv
 
         arrow_csv.write_csv(native, path, arrow_csv.WriteOptions(delimiter=separator))
+
+
+class Appending:
+    """Writes frames of the same columns into one file, one behind the other."""
+
+    def __init__(self, path: Path, kind: str, separator: str | None = None) -> None:
+        self._path, self._kind, self._separator = path, kind, separator or ","
+        self._file: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, frame: polars.DataFrame) -> None:
+        """Add rows."""
+        if self._kind == "csv":
+            first = self._file is None
+            self._file = self._path.open("wb") if first else self._file
+            frame.write_csv(self._file, separator=self._separator, include_header=first)
+            return
+        from pyarrow import parquet
+
+        table = frame.to_arrow()
+        if self._file is None:
+            self._file = parquet.ParquetWriter(self._path, table.schema, compression="zstd")
+        self._file.write_table(table.cast(self._file.schema))
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def read_in_batches(folder: Path, rows: int = 200_000) -> Iterator[polars.DataFrame]:
+    """The rows of a folder of Parquet files, some at a time."""
+    import polars as pl
+    from pyarrow import dataset
+
+    for batch in dataset.dataset(folder, format="parquet").to_batches(batch_size=rows):
+        if batch.num_rows:
+            found = pl.from_arrow(batch)
+            assert isinstance(found, pl.DataFrame)
+            yield found
 
 
 def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequence[str]) -> polars.DataFrame:

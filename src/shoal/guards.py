@@ -101,5 +101,7 @@ def _rules_and_columns(constraints: Iterable[PrivacyModel], table: Table) -> tup
 
 
 def _shares(column: Column, members: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    if column.shares is not None:
+        return column.shares
     codes = column.codes if members is None else column.codes[members]
     return np.bincount(codes, minlength=column.n_values) / max(len(codes), 1)

@@ -6,7 +6,7 @@ apart where a *hard* one, the class alone, is the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -64,6 +64,31 @@ class ModelInput(NamedTuple):
         """What the model sees of another table with these columns."""
         seen = frame.select(self.names)
         return seen.to_numpy() if self.as_array else seen.to_native()
+
+
+class Trained:
+    """Models that were trained, and are only asked from then on; several are asked for the mean of their logits."""
+
+    def __init__(self, models: Sequence[Any], seen: Sequence[tuple[list[str], bool]]) -> None:
+        self.models = models
+        self.seen = seen
+
+    def predict(self, frame: Any) -> np.ndarray:
+        """Numbers, or the most likely classes."""
+        if hasattr(self.models[0], "classes_"):
+            return np.asarray(self.models[0].classes_[self.predict_proba(frame).argmax(axis=1)])
+        return np.asarray(np.mean([model.predict(seen) for model, seen in self._each(frame)], axis=0))
+
+    def predict_proba(self, frame: Any) -> np.ndarray:
+        """Chances of the classes."""
+        each = [np.log(np.clip(model.predict_proba(seen), 1e-9, 1)) for model, seen in self._each(frame)]
+        chances = np.exp(np.mean(each, axis=0))
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+    def _each(self, frame: Any) -> Iterator[tuple[Any, Any]]:
+        opened = frames.open_frame(frame)
+        for model, (names, as_array) in zip(self.models, self.seen, strict=True):
+            yield model, ModelInput(opened, names, as_array).take()
 
 
 def read_labels(y: Any, n_rows: int, name: str = "y") -> np.ndarray:

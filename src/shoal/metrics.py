@@ -138,7 +138,13 @@ def classification_metric(labels: np.ndarray, target: Column) -> float:
     return float(1.0 - right / len(labels))
 
 
-def risk(sizes: np.ndarray, *, threshold: float = 0.2, population: np.ndarray | None = None) -> Risk:
+def risk(
+    sizes: np.ndarray,
+    *,
+    threshold: float = 0.2,
+    population: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+) -> Risk:
     """Risks of re-identification from the sizes of the groups of released rows.
 
     Parameters
@@ -149,6 +155,8 @@ def risk(sizes: np.ndarray, *, threshold: float = 0.2, population: np.ndarray | 
         A row is at risk if 1 / size of its group is above it.
     population : int array (groups,), optional
         Rows of the population in each group.
+    groups : int array (groups,), optional
+        How many groups each entry stands for; by default one.
     """
     if not isinstance(threshold, numbers.Real) or not 0 < threshold <= 1:
         raise ShoalError(f"The threshold of a risk lies above 0 and up to 1, not at {threshold!r}.")
@@ -156,14 +164,15 @@ def risk(sizes: np.ndarray, *, threshold: float = 0.2, population: np.ndarray | 
     sizes = sizes[known].astype(float)
     if len(sizes) == 0:
         return Risk(0.0, 0.0, 0.0, 0.0, 0.0, threshold)
-    n = sizes.sum()
+    many = np.ones(len(sizes)) if groups is None else groups[known].astype(float)
+    n = (sizes * many).sum()
     reach = sizes if population is None else population[known].astype(float)
     return Risk(
         prosecutor=float(1 / sizes.min()),
         journalist=float(1 / reach.min()),
-        marketer=float((sizes / reach).sum() / n),
-        above=float(sizes[1 / sizes > threshold].sum() / n),
-        unique=float(np.count_nonzero(sizes == 1) / n),
+        marketer=float((many * sizes / reach).sum() / n),
+        above=float((sizes * many)[1 / sizes > threshold].sum() / n),
+        unique=float(many[sizes == 1].sum() / n),
         threshold=threshold,
     )
 

@@ -77,7 +77,9 @@ def count_groups(labels: np.ndarray, columns: Sequence[Column], members: np.ndar
     tallies = {}
     for column in columns:
         indptr, values, counts = groups.tally(column.codes, order, starts, counted, column.n_values)
-        reference = np.bincount(values, weights=counts, minlength=column.n_values) / released
+        reference = column.shares
+        if reference is None:
+            reference = np.bincount(values, weights=counts, minlength=column.n_values) / released
         tallies[column.name] = Tally(indptr, values, counts, reference)
     return Counts(sizes, population, tallies, {column.name: column for column in columns})
 

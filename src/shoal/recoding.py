@@ -16,6 +16,8 @@ from shoal.partition import Nodes, bounds, distinct_values, forms, group_members
 from shoal.schema import Schema
 from shoal.table import TOP, Column, Table
 
+TEXT_RECODINGS = ("interval", "set", "level")
+"""Recodings that may write a range, a set or a node where a value was, as text."""
 RECODINGS = ("interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample")
 
 

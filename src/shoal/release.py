@@ -72,7 +72,76 @@ class Checked(NamedTuple):
         raise SchemaError(f"{key!r} was not measured: there are {', '.join(m.key for m in self.measured)}.")
 
 
-class Release(FactSheet):
+class Evidence(FactSheet):
+    """What holds on a released table, and what it cost.
+
+    Attributes
+    ----------
+    privacy : tuple of Measured
+        Every privacy model, measured on the released values.
+    loss : Loss
+    risk : Risk
+    method : str
+    parameters : dict
+        What the method was asked for, by name: k, the other constraints in words, the recoding and so on.
+    suppressed : int
+        Number of suppressed rows.
+    findings : dict
+        What the method found out on its way, by name.
+    """
+
+    frame: Any = None
+    labels: np.ndarray = np.empty(0, np.int64)
+
+    def __init__(
+        self,
+        schema: Schema,
+        method: str,
+        checked: Checked,
+        loss: Loss,
+        suppressed: int,
+        parameters: Mapping[str, Any] | None = None,
+        findings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.method = method
+        self.checked = checked
+        self.loss = loss
+        self.suppressed = suppressed
+        self.parameters = dict(parameters or {})
+        self.findings = dict(findings or {})
+
+    @property
+    def privacy(self) -> tuple[Measured, ...]:
+        """Every privacy model, measured on the released values."""
+        return self.checked.measured
+
+    @property
+    def risk(self) -> Risk:
+        """Risk of re-identification."""
+        return self.checked.risk
+
+    @property
+    def k(self) -> int:
+        """Rows of the smallest group."""
+        return int(self.checked.level("k"))
+
+    def summary(self) -> list[tuple[str, str]]:
+        """The release in a few facts, each a name and a text."""
+        quasi = ", ".join(attribute.name for attribute in self.schema.quasi)
+        facts = [
+            ("guarantee", f"{self.k}-anonymous with respect to {quasi}"),
+            ("method", self.method),
+            ("rows", f"{self.checked.rows:,}"),
+            ("groups", f"{self.checked.groups:,}"),
+            ("suppressed rows", f"{self.suppressed:,}"),
+            ("information lost (NCP)", f"{self.loss.ncp:.1%}"),
+            ("highest risk of re-identification", f"{self.risk.prosecutor:.1%}"),
+        ]
+        return facts + [(m.model, show_level(m.level)) for m in self.privacy if m.asked is not None and m.key != "k"]
+
+
+class Release(Evidence):
     """A released table and the evidence for it; made by :func:`anonymize`.
 
     Attributes
@@ -106,35 +175,11 @@ class Release(FactSheet):
         rows: np.ndarray | None = None,
         findings: Mapping[str, Any] | None = None,
     ) -> None:
+        suppressed = int(np.count_nonzero(labels < 0))
+        super().__init__(schema, method, checked, loss, suppressed, parameters, findings)
         self.frame = frame
         self.labels = labels
-        self.schema = schema
-        self.method = method
-        self.checked = checked
-        self.loss = loss
-        self.parameters = dict(parameters or {})
         self.rows = np.arange(len(labels)) if rows is None else rows
-        self.findings = dict(findings or {})
-
-    @property
-    def privacy(self) -> tuple[Measured, ...]:
-        """Every privacy model, measured on the released values."""
-        return self.checked.measured
-
-    @property
-    def risk(self) -> Risk:
-        """Risk of re-identification."""
-        return self.checked.risk
-
-    @property
-    def k(self) -> int:
-        """Rows of the smallest group."""
-        return int(self.checked.level("k"))
-
-    @property
-    def suppressed(self) -> int:
-        """Number of suppressed rows."""
-        return int(np.count_nonzero(self.labels < 0))
 
     def to_csv(self, path: str | Path, *, separator: str | None = None) -> None:
         """Write the released table as CSV; the file is there in full or not at all."""
@@ -143,20 +188,6 @@ class Release(FactSheet):
     def to_parquet(self, path: str | Path) -> None:
         """Write the released table as Parquet; the file is there in full or not at all."""
         write_table(frames.open_frame(self.frame), path, kind="parquet")
-
-    def summary(self) -> list[tuple[str, str]]:
-        """The release in a few facts, each a name and a text."""
-        quasi = ", ".join(attribute.name for attribute in self.schema.quasi)
-        facts = [
-            ("guarantee", f"{self.k}-anonymous with respect to {quasi}"),
-            ("method", self.method),
-            ("rows", f"{self.checked.rows:,}"),
-            ("groups", f"{self.checked.groups:,}"),
-            ("suppressed rows", f"{self.suppressed:,}"),
-            ("information lost (NCP)", f"{self.loss.ncp:.1%}"),
-            ("highest risk of re-identification", f"{self.risk.prosecutor:.1%}"),
-        ]
-        return facts + [(m.model, show_level(m.level)) for m in self.privacy if m.asked is not None and m.key != "k"]
 
 
 def anonymize(
@@ -216,13 +247,12 @@ def anonymize(
     """
     require_schema(schema)
     constraints = check_constraints(constraints)
-    cls = find_method(method)
-    _require_options(cls, method, options)
-    anonymizer = cls(
+    anonymizer = make_anonymizer(
+        method,
         schema,
         k,
         constraints=constraints,
-        recoding=_default_recoding(cls) if recoding is None else recoding,
+        recoding=recoding,
         suppression=suppression,
         missing=missing,
         random_state=random_state,
@@ -236,7 +266,7 @@ def anonymize(
     else:
         released, table, labels = anonymizer.fit(learn_from, y).anonymize_others(opened)
     asked = (KAnonymity(k), *constraints)
-    checked = _require_levels(check(released, schema, asked), method)
+    checked = require_levels(check(released, schema, asked), method)
     member_of = membership(asked)
     members = None if member_of is None else _truths(released, member_of)
     sets, nodes = anonymizer._recoding() == "set", anonymizer._released_nodes()
@@ -246,14 +276,22 @@ def anonymize(
         rows = np.flatnonzero(members)
         released, labels = nw.maybe_reset_index(released[rows].drop(member_of)), labels[rows]
         # What the rest of the population was needed for is known by now; all else must hold on what is handed out.
-        _require_levels(check(released, schema, [c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)
-    parameters = _parameters(anonymizer, constraints)
+        require_levels(check(released, schema, [c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)
+    parameters = parameters_of(anonymizer, constraints)
     if learn_from is not None:
         parameters["learn_from"] = f"{len(anonymizer.labels_):,} other rows"
     return Release(released.to_native(), labels, schema, method, checked, loss, parameters, rows, anonymizer.findings())
 
 
-def _require_levels(checked: Checked, method: str) -> Checked:
+def make_anonymizer(method: str, schema: Schema, k: int, *, recoding: str | None = None, **options: Any) -> Anonymizer:
+    """An anonymizer by its name, with the method's own recoding if none is asked for."""
+    cls = find_method(method)
+    _require_options(cls, method, {name: one for name, one in options.items() if name not in _COMMON_PARAMETERS})
+    return cls(schema, k, recoding=_default_recoding(cls) if recoding is None else recoding, **options)
+
+
+def require_levels(checked: Checked, method: str) -> Checked:
+    """Refuse a release that does not keep what was asked for."""
     for measured in checked.measured:
         if measured.holds is False:
             raise GuaranteeError(
@@ -299,17 +337,72 @@ def check(frame: Any, schema: Schema, constraints: Sequence[PrivacyModel] = (), 
     members = None if member_of is None else _truths(opened, member_of)
     if members is not None:
         columns = [restrict(column, members) for column in columns]
-    counts = count_groups(labels, columns, members)
-    measured = [_asked(constraint, counts) for constraint in constraints]
-    measured += [_measured(model, counts) for model in _standard_models(schema, constraints)]
-    measured += [
-        Measured(f"identifier {a.name!r} left out", "identifier", a.name, "present", "lower", "absent", holds=False)
-        for a in schema.identifiers
-        if a.name in opened.columns and constraints
-    ]
-    released = counts.sizes[counts.sizes > 0]
-    found = risk(counts.sizes, threshold=threshold, population=None if member_of is None else counts.population)
-    return Checked(int(released.sum()), len(released), tuple(measured), found, released)
+    judge = Judge(schema, constraints, opened.columns, threshold=threshold)
+    judge.look_at(count_groups(labels, columns, members))
+    return judge.result()
+
+
+class Judge:
+    """Measures every privacy model on a table, some of its groups at a time.
+
+    Parameters
+    ----------
+    schema : Schema
+    constraints : sequence of privacy models
+        Levels asked for.
+    names : sequence of str
+        Columns of the table.
+    threshold : float
+        A row counts as at risk if its risk of re-identification is above this.
+    """
+
+    def __init__(
+        self, schema: Schema, constraints: Sequence[PrivacyModel], names: Sequence[str], *, threshold: float = 0.2
+    ) -> None:
+        self._schema, self._names, self._threshold = schema, names, threshold
+        self._asked = tuple(constraints)
+        self._models = (*self._asked, *_standard_models(schema, constraints))
+        self._levels: list[list[Any]] = [[] for _ in self._models]
+        self._holds = [True] * len(self._asked)
+        self._sizes: list[np.ndarray] = []
+        self._population: list[np.ndarray] = []
+
+    def look_at(self, counts: Counts) -> None:
+        """Measure groups that were not looked at yet."""
+        for i, model in enumerate(self._models):
+            self._levels[i].append(model.measure(counts))
+        for i, constraint in enumerate(self._asked):
+            self._holds[i] &= constraint.holds(counts)
+        self._sizes.append(counts.sizes)
+        self._population.append(counts.population)
+
+    def result(self) -> Checked:
+        """What holds on all groups that were looked at."""
+        measured = []
+        for i, (model, levels) in enumerate(zip(self._models, self._levels, strict=True)):
+            level = _worst(model, levels)
+            if i < len(self._asked):
+                about = (model.describe(), model.key, model.attribute, level, model.better)
+                measured.append(Measured(*about, model.bound, self._holds[i]))
+            else:
+                measured.append(Measured(model.title(), model.key, model.attribute, level, model.better))
+        measured += [
+            Measured(f"identifier {a.name!r} left out", "identifier", a.name, "present", "lower", "absent", holds=False)
+            for a in self._schema.identifiers
+            if a.name in self._names and self._asked
+        ]
+        sizes = np.concatenate(self._sizes)
+        population = None if membership(self._asked) is None else np.concatenate(self._population)
+        found = risk(sizes, threshold=self._threshold, population=population)
+        released = sizes[sizes > 0]
+        return Checked(int(released.sum()), len(released), tuple(measured), found, released)
+
+
+def _worst(model: PrivacyModel, levels: Sequence[Any]) -> Any:
+    """The level of all groups together, of which these are the levels of some."""
+    if model.better == "within":
+        return min(low for low, _ in levels), max(high for _, high in levels)
+    return min(levels) if model.better == "higher" else max(levels)
 
 
 def require_checkable(names: Sequence[str], schema: Schema) -> None:
@@ -351,17 +444,6 @@ def _identity(model: PrivacyModel) -> tuple[str, str | None, str | None]:
     return model.key, model.attribute, getattr(model, "kind", None)
 
 
-def _asked(constraint: PrivacyModel, counts: Counts) -> Measured:
-    level, holds = constraint.measure(counts), constraint.holds(counts)
-    return Measured(
-        constraint.describe(), constraint.key, constraint.attribute, level, constraint.better, constraint.bound, holds
-    )
-
-
-def _measured(model: PrivacyModel, counts: Counts) -> Measured:
-    return Measured(model.title(), model.key, model.attribute, model.measure(counts), model.better)
-
-
 def _truths(frame: nw.DataFrame[Any], name: str) -> np.ndarray:
     if name not in frame.columns:
         raise SchemaError(f"The column of released rows {name!r} is not in the table: add it or leave the model out.")
@@ -384,7 +466,7 @@ def _default_recoding(cls: type[Anonymizer]) -> str:
     return default
 
 
-def _parameters(anonymizer: Anonymizer, constraints: Sequence[PrivacyModel]) -> dict[str, Any]:
+def parameters_of(anonymizer: Anonymizer, constraints: Sequence[PrivacyModel]) -> dict[str, Any]:
     """What was asked for, in a form that can be printed."""
     parameters = anonymizer.get_params(deep=False)
     del parameters["schema"]

@@ -34,7 +34,7 @@ class Vocabulary:
     @classmethod
     def of(cls, columns: Sequence[Column], frame: nw.DataFrame[Any]) -> Vocabulary:
         """The vocabulary of the quasi-identifiers that were encoded from a frame by a schema as it was given."""
-        known = [_only_ends(_without_codes(_with_own_tree(column, frame))) for column in columns]
+        known = [only_ends(_without_codes(_with_own_tree(column, frame))) for column in columns]
         return cls(tuple(known), tuple(_is_ranked(column.attribute) for column in columns))
 
     def with_values(self, frame: nw.DataFrame[Any], missing: Missing) -> Vocabulary:
@@ -69,7 +69,7 @@ def _encode(known: Column, series: nw.Series[Any]) -> Column:
     if _is_flat(known.attribute):
         return replace(known, codes=encode_like(series, known))
     column = encode_column(series, known.attribute)
-    return _between_ends(column, known) if _is_number(known.attribute) else column
+    return between_ends(column, known) if _is_number(known.attribute) else column
 
 
 def _extended(known: Column, series: nw.Series[Any], missing: Missing, *, ranked: bool) -> Column:
@@ -80,7 +80,7 @@ def _extended(known: Column, series: nw.Series[Any], missing: Missing, *, ranked
     if _is_flat(attribute):
         return _with_names(known, column)
     if _is_number(attribute):
-        joined = _only_ends(_without_codes(_between_ends(column, known)))
+        joined = only_ends(_without_codes(between_ends(column, known)))
         # Each batch may be well within what floats can hold, and all of them together not.
         positions_of(joined.positions, known.name)
         return joined
@@ -133,7 +133,7 @@ def _with_names(known: Column, new: Column) -> Column:
     )
 
 
-def _between_ends(column: Column, known: Column) -> Column:
+def between_ends(column: Column, known: Column) -> Column:
     """A numeric column whose codes begin at the lowest and end at the highest value known, or beyond."""
     n, ends = column.n_present, known.positions[: known.n_present]
     below = int(len(ends) > 0 and (n == 0 or ends[0] < column.positions[0]))
@@ -156,7 +156,8 @@ def _between_ends(column: Column, known: Column) -> Column:
     )
 
 
-def _only_ends(column: Column) -> Column:
+def only_ends(column: Column) -> Column:
+    """A number without a hierarchy, with the lowest and the highest value alone."""
     if not _is_number(column.attribute):
         return column
     kept = np.unique([0, column.n_present - 1]) if column.n_present else np.empty(0, np.int64)

@@ -27,6 +27,7 @@ from shoal.recoding import RECODINGS, build_groups, recode, recode_as_nodes, rel
 from shoal.schema import Attribute, Schema, require_schema
 from shoal.suppression import trim
 from shoal.table import Missing, Table, encode, encode_like, restrict, take_rows
+from shoal.whole import Whole
 
 
 class Job(NamedTuple):
@@ -86,6 +87,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _holds_rows: Sequence[str] = ()
     """Attributes of a fitted object, beside the vocabulary, from which values of fitted rows can be read."""
     _forgot = False
+    _whole: Whole | None = None
+    """What is known of the table, where only a part of it is fitted."""
     _absent: frozenset[str] = frozenset()
     """Targets that the table does not have, because ``y`` holds them."""
 
@@ -188,6 +191,18 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The tree of cuts that :meth:`_place` follows."""
         raise ShoalError(f"{type(self).__name__} cannot release rows that it was not fitted on: use fit_transform.")
 
+    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+        """What releases a table part by part, after a look at a sample of it: itself, unless it must learn first."""
+        return self
+
+    def _cuts_coarsely(self, smallest: int) -> Self | None:
+        """A copy that makes the first of its cuts alone, until parts have so many rows; None if it makes none."""
+        return None
+
+    def _codes_left(self, attribute: int) -> np.ndarray | None:
+        """Which codes of an attribute each node of its cuts sends left (nodes, codes); None if it has no such cuts."""
+        return None
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the released columns: all but the identifiers."""
         check_is_fitted(self, "labels_")
@@ -221,7 +236,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Encode the rows and see that what is asked for can be reached at all."""
         constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
         described = Schema(attribute for attribute in self.schema_ if attribute.name not in self._absent)
-        table, members = _encode(frame, described, constraints, self.missing)
+        table, members = _encode(frame, described, constraints, self.missing, self._whole)
         guard = make_guard(constraints, table)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         smallest = largest_k(constraints) if members is None else 1
@@ -324,13 +339,21 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _encode(
-    frame: nw.DataFrame[Any], schema: Schema, constraints: Sequence[PrivacyModel], missing: Missing
+    frame: nw.DataFrame[Any],
+    schema: Schema,
+    constraints: Sequence[PrivacyModel],
+    missing: Missing,
+    whole: Whole | None,
 ) -> tuple[Table, np.ndarray | None]:
     """The encoded table, and which rows are released if only some are."""
     member_of = membership(constraints)
+    extra = () if member_of is None else (member_of,)
+    if whole is None:
+        table = encode(frame, schema, missing=missing, extra=extra)
+    else:
+        table = whole.encode(frame, schema, extra)
     if member_of is None:
-        return encode(frame, schema, missing=missing), None
-    table = encode(frame, schema, missing=missing, extra=(member_of,))
+        return table, None
     members = released_rows(table, member_of) != 0
     if not members.any():
         raise GuaranteeError(f"The column {member_of!r} marks no row as released: there is nothing to release.")

@@ -6,8 +6,9 @@ import numbers
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -37,6 +38,7 @@ from shoal.binned_trees import (
     Binning,
     Response,
     bin_codes,
+    codes_left,
     grow_tree,
     learn_classes,
     learn_numbers,
@@ -50,6 +52,7 @@ from shoal.guides import (
     MOST_CLASSES,
     Guide,
     ModelInput,
+    Trained,
     are_alike,
     can_retrain,
     guide_from_model,
@@ -97,6 +100,8 @@ class Grouping(NamedTuple):
     cuts: Cuts
     place: Callable[[np.ndarray], np.ndarray]
     """Leaves of rows, from their codes."""
+    codes_left: Callable[[int], np.ndarray]
+    """Which codes of an attribute each node sends left."""
 
 
 class Plan(NamedTuple):
@@ -256,7 +261,7 @@ class AccuracyGuided(Anonymizer):
         return plan
 
     def _recoding(self) -> str:
-        return self.recoding_
+        return getattr(self, "recoding_", self.recoding)  # type: ignore[no-any-return]
 
     def _make_plan(self, job: Job, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
         """Decide what the tree learns."""
@@ -322,10 +327,7 @@ class AccuracyGuided(Anonymizer):
         """What is known of each row: ``y``, or the schema's target if the table has it."""
         if y is not None:
             return read_labels(y, job.table.n_rows)
-        target = self.schema_.target
-        if len(target) == 1 and target[0].name in job.frame.columns:
-            return read_target(job.frame, self.schema_)
-        return None
+        return self._target_of(job.frame)
 
     def _regresses(self, known: np.ndarray | None) -> bool:
         """Whether numbers are predicted: as the model says, else the schema, else what is known of the rows."""
@@ -478,8 +480,9 @@ class AccuracyGuided(Anonymizer):
         if plan.choice == "mondrian":
             cuts_for = "set" if self.recoding == "set" else "interval"
             mondrian = Mondrian(self.schema_, self.k, recoding=cuts_for, n_jobs=n_threads)
+            mondrian._columns = [replace(column, codes=column.codes[:0]) for column in table.quasi]
             labels = mondrian._partition(table, guard, smallest, None)
-            return Grouping(labels, mondrian._cuts_in_use(), mondrian._place)
+            return Grouping(labels, mondrian._cuts_in_use(), mondrian._place, mondrian._codes_left)
         form = self.nominal if self.nominal != "auto" else "one-vs-rest" if plan.choice == "hard" else "subset"
         binning = make_bins(table.quasi, form)
         bins = bin_codes(binning, [column.codes for column in table.quasi])
@@ -490,13 +493,51 @@ class AccuracyGuided(Anonymizer):
         cuts, labels = grow_tree(
             binning, bins, response, smallest, guard=asked_of(guard), likeness=likeness, n_threads=n_threads
         )
-        return Grouping(labels, cuts, partial(_find_leaves, cuts, binning))
+        return Grouping(labels, cuts, partial(_find_leaves, cuts, binning), partial(codes_left, cuts, binning))
 
     def _cuts_in_use(self) -> Cuts:
         return self._grouping.cuts
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
         return self._grouping.place(codes)
+
+    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+        """A copy whose guide was chosen, and whose model was trained, on a sample; it asks it about all rows."""
+        if self.model is None and self._asked_guide() in (0, "hard", "mondrian"):
+            return self
+        found = clone(self)
+        found._whole = self._whole
+        found.fit(sample.to_native(), y)
+        settled = clone(self).set_params(guide=found.guide_, recoding=found.recoding_)
+        known = read_labels(y, len(sample)) if y is not None else found._target_of(sample)
+        labels = labels_to_learn_from(known, found._regresses(known))
+        asks_a_model = found.guide_ not in (0, "mondrian") and (self.model is None or can_retrain(self.model))
+        if labels is None or not asks_a_model:
+            return settled  # type: ignore[no-any-return]
+        return settled.set_params(model=found._trained(sample, labels))  # type: ignore[no-any-return]
+
+    def _trained(self, sample: nw.DataFrame[Any], labels: np.ndarray) -> Trained:
+        """The model, and if asked for a second one, trained on a sample."""
+        regression = self._regresses(labels)
+        stand_in = make_model("boosting", self.schema_, self._seed, "regression" if regression else "classification")
+        asked = [] if self.model is None else [(self.model, self._input(sample))]
+        if not asked or (self.second_opinion and name_of(self.model) != name_of(stand_in)):
+            asked.append((stand_in, ModelInput(sample, self._features_of(sample), False)))
+        with _while_models_train():
+            models = [self._train(model, given.take(), labels) for model, given in asked]
+        return Trained(models, [(given.names, given.as_array) for _, given in asked])
+
+    def _target_of(self, frame: nw.DataFrame[Any]) -> np.ndarray | None:
+        target = self.schema_.target
+        there = len(target) == 1 and target[0].name in frame.columns
+        return read_target(frame, self.schema_) if there else None
+
+    def _cuts_coarsely(self, smallest: int) -> Self:
+        changes = {"k": smallest, "suppression": 0.0, "recoding": "representative"}
+        return clone(self).set_params(**changes)  # type: ignore[no-any-return]
+
+    def _codes_left(self, attribute: int) -> np.ndarray:
+        return self._grouping.codes_left(attribute)
 
     def _classes_of(self, job: Job, y: Any, target: Plan | None = None) -> np.ndarray | None:
         if self.recoding_ != "majority":

@@ -6,7 +6,7 @@ import math
 import numbers
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -239,6 +239,14 @@ class Flash(Anonymizer):
         if self._found.only_top:
             found["only at the top"] = self._found.only_top
         return found | {"steps": self._n_steps, "not searched": left_out, "searched to the end": recoding.complete}
+
+    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+        if self.mode != "local":
+            raise ShoalError(
+                f"mode={self.mode!r} looks for levels of the whole table, which cannot be found part by part: use "
+                "mode='local', or work in memory."
+            )
+        return self
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

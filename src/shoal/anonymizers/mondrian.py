@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from shoal._kernels import groups
 from shoal._kernels import mondrian as kernel
@@ -128,6 +129,14 @@ class Mondrian(Anonymizer):
         cut_from, cut_to = cuts.rule
         kernel.descend(codes, cuts.attribute, cut_from, cut_to, cuts.left, cuts.right, labels)
         return labels
+
+    def _cuts_coarsely(self, smallest: int) -> Self:
+        return clone(self).set_params(k=smallest, mode="strict", suppression=0.0)  # type: ignore[no-any-return]
+
+    def _codes_left(self, attribute: int) -> np.ndarray:
+        cut_from, cut_to = self._cuts.rule
+        codes = np.arange(self._columns[attribute].n_values)
+        return np.asarray((cut_from[:, None] <= codes) & (codes < cut_to[:, None]))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

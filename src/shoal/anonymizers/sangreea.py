@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -206,6 +207,12 @@ class SaNGreeA(Anonymizer):
         boxes = sangreea_tree.build(space, fitted, np.arange(len(fitted)), len(fitted))
         nearest = kernel.nearest(space, boxes, np.zeros(len(fitted), np.uint8), codes.astype(np.int32))
         return np.asarray(self.labels_[nearest])
+
+    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+        if self.edges is not None or isinstance(self.start, numbers.Integral):
+            name = "edges" if self.edges is not None else "start"
+            raise ShoalError(f"{name} is about rows of the whole table, which is released part by part: leave it out.")
+        return self
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

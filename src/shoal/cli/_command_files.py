@@ -155,6 +155,23 @@ def find_attacked(
     )
 
 
+def release_on_disk(
+    source: Path, schema: Schema, k: int, out: Path, reading: Reading, *, memory: int | None, **options: Any
+) -> tuple[Any, Any]:
+    """Release a table that is worked on from disk: the evidence, and the risk before."""
+    from shoal import _render
+    from shoal.on_disk import anonymize_file, check_file
+    from shoal.privacy import DeltaPresence, KMap
+
+    how: dict[str, Any] = {"memory": memory, "missing_marks": reading.marks, "separator": reading.character}
+    with _render.progress(2) as step:
+        step(f"Releasing {source.name} by {options['method']}, from disk")
+        evidence = anonymize_file(source, schema, k, out, **how, **options)
+        step("Measuring the risk before")
+        known = [model for model in options["constraints"] if isinstance(model, (DeltaPresence, KMap))]
+        return evidence, check_file(source, schema, known, **how).risk
+
+
 def raw_risk(frame: polars.DataFrame, schema: Schema, asked: Sequence[Any]) -> Any:
     """Risk of re-identification before anything is done."""
     from shoal.privacy import DeltaPresence, KMap

@@ -6,6 +6,8 @@ Nothing heavy is imported here before a command runs: ``shoal --help`` must stay
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
@@ -38,6 +40,29 @@ def whole(text: str) -> int:
         return int(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def size(text: str) -> int:
+    """An amount of memory of the command line, in bytes.
+
+    >>> size("1.5GB"), size("512 MiB"), size("100")
+    (1500000000, 536870912, 100)
+    """
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    try:
+        assert found is not None
+        return int(float(found[1]) * (1024 if found[3] else 1000) ** " kmgt".index(found[2] or " "))
+    except (AssertionError, ValueError):
+        raise typer.BadParameter(f"{text!r} is not a size such as 4GB") from None
+
+
+def show_size(n_bytes: int) -> str:
+    """An amount of memory, for people.
+
+    >>> show_size(12_400_000_000)
+    '12.4 GB'
+    """
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.1f} MB"
 
 
 def names_of(text: str) -> list[str]:
@@ -285,6 +310,44 @@ class Reading:
 
         frame = files.read_table(path, separator=self.character, missing_marks=self.marks)
         return files.mark_missing(frame, self.marks, frame.columns)
+
+
+def _large(*names: str, **details: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Large tables", **details)
+
+
+@dataclass(frozen=True)
+class Large:
+    """Where the rows of a large table are worked on."""
+
+    engine: Annotated[
+        Literal["memory", "duckdb"] | None,
+        _large(
+            metavar="NAME", help="memory, or duckdb: from disk, within --memory; by default what the file asks for."
+        ),
+    ] = None
+    memory: Annotated[
+        int | None,
+        _large(metavar="SIZE", parser=size, help="Memory to use, such as 4GB; by default half of the machine's."),
+    ] = None
+
+    def on_disk(self, source: Path) -> bool:
+        """Whether a table is worked on from disk; says so where nobody has asked for it."""
+        if self.engine is not None:
+            return self.engine == "duckdb"
+        from shoal.files import size_in_memory
+        from shoal.memory import usable_memory
+
+        usable = usable_memory() if self.memory is None else self.memory
+        needed = size_in_memory(source)
+        if needed <= usable:
+            return False
+        print(
+            f"shoal: {source.name} would take about {show_size(needed)}, and {show_size(usable)} of memory may be "
+            "used: it is worked on from disk (--engine duckdb).",
+            file=sys.stderr,
+        )
+        return True
 
 
 def spread(command: Callable[..., Any]) -> Callable[..., Any]:

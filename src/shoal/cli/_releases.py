@@ -12,6 +12,7 @@ from shoal.cli._command_files import (
     raw_risk,
     read_to_release,
     refuse_overwriting,
+    release_on_disk,
     restore_texts,
     write_release,
     write_report,
@@ -19,6 +20,7 @@ from shoal.cli._command_files import (
 from shoal.cli._options import (
     Guided,
     Json,
+    Large,
     Levels,
     Reading,
     SchemaFile,
@@ -87,6 +89,7 @@ def anonymize(
     levels: Levels,
     reading: Reading,
     guided: Guided,
+    large: Large,
     method: Annotated[str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")] = "mondrian",
     learn_from: Annotated[
         Path | None,
@@ -144,6 +147,20 @@ def anonymize(
     asked = levels.constraints(k)
     options = parse_options(option or [], anonymize_table) | ({} if threads is None else {"n_jobs": threads})
     described = guided.schema_of(Schema.from_toml(schema))
+    if large.on_disk(source):
+        for given, name in ((learn_from, "--learn-from"), (guided.predictions, "--predictions")):
+            if given is not None:
+                raise ShoalError(
+                    f"{name} {given} cannot be used with a table on disk: leave it out, or --engine memory."
+                )
+        options |= guided.options(method, described, 0) | {"recoding": recoding, "suppression": suppress}
+        evidence, before = release_on_disk(
+            source, described, k, out, reading, method=method, constraints=asked, missing=missing, memory=large.memory,
+            random_state=seed, **options,
+        )  # fmt: skip
+        if report is not None:
+            write_report(evidence, report, before, out, f"Release of {source.name}")
+        return _render.release(evidence, before, out, report, json=json)
     with _render.progress(3) as step:
         step(f"Reading {source.name}")
         looked_at = None if takes_model(method) else [a.name for a in (*described.quasi, *described.sensitive)]
@@ -164,7 +181,7 @@ def anonymize(
         write_release(release, out, separator if source.suffix == out.suffix else None)
         if report is not None:
             write_report(release, report, before, out, f"Release of {source.name}")
-    _render.release(release, before, out, report, json=json)
+    return _render.release(release, before, out, report, json=json)
 
 
 @spread
@@ -173,6 +190,7 @@ def check(
     schema: SchemaFile,
     levels: Levels,
     reading: Reading,
+    large: Large,
     k: Annotated[int | None, typer.Option("--k", parser=whole, help="Rows that must be alike, at least.")] = None,
     threshold: Annotated[float, typer.Option(parser=number, help="Risk above which a row counts as at risk.")] = 0.2,
     json: Json = False,
@@ -194,6 +212,17 @@ def check(
 
     described = Schema.from_toml(schema)
     asked = ([] if k is None else [KAnonymity(k)]) + levels.constraints(k)
+    if large.on_disk(source):
+        from shoal.on_disk import check_file
+
+        checked = check_file(
+            source, described, asked, threshold=threshold, memory=large.memory, missing_marks=reading.marks,
+            separator=reading.character,
+        )  # fmt: skip
+        _render.checked(source, checked, json=json)
+        if not checked.holds:
+            raise typer.Exit(1)
+        return
     with _render.progress(2) as step:
         step(f"Reading {source.name}")
         header = files.read_header(source, reading.character)

@@ -1,0 +1,499 @@
+"""Tables that do not fit into memory, on one machine.
+
+DuckDB counts, draws a sample and sorts the rows into fragments, within a limit of memory and on disk where it must;
+the methods themselves release each fragment, which does fit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import polars as pl
+
+from shoal import files, frames
+from shoal._kernels import groups
+from shoal.errors import DataError, ShoalError, reason
+from shoal.fragments import (
+    Crown,
+    Engine,
+    Fork,
+    Fragmentation,
+    LeafTally,
+    Part,
+    add_losses,
+    as_written,
+    fragment,
+    part_alike,
+    release_part,
+    write_route,
+)
+from shoal.guards import membership, truth_of
+from shoal.memory import usable_memory
+from shoal.partition import Counts, Tally
+from shoal.privacy import KAnonymity, PrivacyModel, check_constraints
+from shoal.release import Checked, Evidence, Judge, make_anonymizer, parameters_of, require_checkable, require_levels
+from shoal.schema import Schema, require_schema
+from shoal.table import Column, encode_column, require_same_columns
+from shoal.whole import Seen, is_plain_number
+
+MOST_VALUES = 1_000_000
+"""Distinct values of a column that is no plain number."""
+BYTES_A_CELL = 400
+"""Memory that a cell of a fragment takes on its way, at the most: text, codes, and what kernels keep of it."""
+LEAST_MEMORY = 2**28
+"""Bytes without which DuckDB does nothing."""
+CHECKED_AT_ONCE = 4_000_000
+"""Rows whose groups are looked at together when a file is checked."""
+FILE, ROW, FRAGMENT = "__shoal_file", "__shoal_row", "__shoal_fragment"
+"""Names of columns while rows are sorted out."""
+
+
+class Budget(NamedTuple):
+    """Memory and threads that may be used."""
+
+    memory: int
+    """Bytes."""
+    threads: int
+
+    @classmethod
+    def of(cls, memory: int | None = None, threads: int | None = None) -> Budget:
+        """What is asked for, or half of the machine's memory and all of its cores."""
+        return cls(usable_memory() if memory is None else memory, threads or os.cpu_count() or 1)
+
+
+class SqlWords:
+    """What is asked of a row, in DuckDB's SQL."""
+
+    def __init__(self, expressions: Mapping[str, str]) -> None:
+        self._expressions = expressions
+
+    def goes_left(self, test: Fork) -> str:
+        """Whether a row passes a test."""
+        column = self._expressions[test.attribute]
+        if test.values is not None:
+            passed = f"{column} IN ({', '.join(map(literal, test.values))})" if test.values else "FALSE"
+        else:
+            bounds = [
+                f"{column} {sign} {literal(end)}"
+                for sign, end in ((">=", test.low), ("<=", test.high))
+                if end is not None
+            ]
+            passed = " AND ".join(bounds) or f"{column} IS NOT NULL"
+        return f"({passed} OR {column} IS NULL)" if test.missing else f"({passed})"
+
+    def is_alike(self, values: Mapping[str, Any]) -> str:
+        """Whether a row has these values."""
+        return " AND ".join(
+            f"{self._expressions[name]} IS NOT DISTINCT FROM {literal(one)}" for name, one in values.items()
+        )
+
+    def choose(self, condition: str, yes: str, no: str) -> str:
+        """One thing or another."""
+        return f"CASE WHEN {condition} THEN {yes} ELSE {no} END"
+
+    def number(self, value: int) -> str:
+        """A constant."""
+        return str(value)
+
+
+def literal(value: Any) -> str:
+    """A value in SQL.
+
+    >>> literal("it's"), literal(2.5), literal(True), literal(dt.date(2020, 1, 2))
+    ("'it''s'", '2.5', 'TRUE', "DATE '2020-01-02'")
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, dt.date):
+        return f"DATE '{value.isoformat()}'"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def named(name: str) -> str:
+    """A column in SQL.
+
+    >>> print(named('2" pipe'))
+    "2"" pipe"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+class DuckEngine(Engine[str]):
+    """A Parquet file, or a folder of them, looked at by DuckDB."""
+
+    def __init__(
+        self, connection: Any, source: Path, schema: Schema, marks: Sequence[str], *, compared: bool = True
+    ) -> None:
+        self._connection = connection
+        self._from = f"read_parquet({literal(_pattern(source))}, file_row_number = true, filename = true)"
+        described = self._ask(f"DESCRIBE SELECT * EXCLUDE (file_row_number, filename) FROM {self._from}")
+        types = dict(zip(described["column_name"], described["column_type"], strict=True))
+        self.names = list(types)
+        self._values = {
+            one.name: _value(named(one.name), types[one.name], marks) for one in schema if one.name in types
+        }
+        # Numbers and dates may be written as text; they are compared as what they are.
+        texts = [one.name for one in schema if compared and types.get(one.name) == "VARCHAR" and is_plain_number(one)]
+        self._order = self._values | {name: self._as_number(name) for name in texts}
+        self.words = SqlWords(self._order)
+
+    def _as_number(self, name: str) -> str:
+        value = self._values[name]
+        for kind in ("DOUBLE", "TIMESTAMP"):
+            cast = f"TRY_CAST({value} AS {kind})"
+            wrong = self._ask(
+                f"SELECT {value} AS v FROM {self._from} WHERE {value} IS NOT NULL AND {cast} IS NULL LIMIT 1"
+            )
+            if wrong.is_empty():
+                return cast
+        raise DataError(
+            f"Attribute {name!r} is numeric, but holds {wrong['v'][0]!r}: make it nominal in the schema, or mend it."
+        )
+
+    def count(self) -> int:
+        """All rows."""
+        return int(self._ask(f"SELECT count(*) AS n FROM {self._from}")["n"][0])
+
+    def ends(self, names: Sequence[str]) -> dict[str, Seen]:
+        """The lowest and the highest value of columns, and the missing one if there is such."""
+        asked = []
+        for j, name in enumerate(names):
+            value, order = self._values[name], self._order[name]
+            asked += [f"arg_min({value}, {order}) AS low{j}", f"arg_max({value}, {order}) AS high{j}"]
+            asked.append(f"count(*) - count({order}) AS none{j}")
+        found = self._ask(f"SELECT {', '.join(asked)} FROM {self._from}")
+        seen = {}
+        for j, name in enumerate(names):
+            values = pl.concat([found[f"low{j}"].alias(name), found[f"high{j}"].alias(name)]).drop_nulls()
+            n_missing = int(found[f"none{j}"][0])
+            if n_missing:
+                values = values.extend(pl.Series(name, [None], values.dtype))
+            rows = np.ones(len(values))
+            rows[len(values) - (n_missing > 0) :] = n_missing
+            seen[name] = Seen(frames.open_frame(values.to_frame())[name], rows)
+        return seen
+
+    def distinct(self, name: str, member_of: str | None = None) -> Seen:
+        """The values of a column, among all rows or those that a Boolean column marks."""
+        only = "" if member_of is None else f"WHERE {self._is_member(member_of)}"
+        found = self._ask(
+            f"SELECT {self._values[name]} AS v, count(*) AS n FROM {self._from} {only} GROUP BY 1 "
+            f"LIMIT {MOST_VALUES + 1}"
+        )
+        if found.height > MOST_VALUES:
+            raise DataError(
+                f"Attribute {name!r} has more than {MOST_VALUES:,} different values: make it numeric or coarser first."
+            )
+        found = found.rename({"v": name})
+        return Seen(frames.open_frame(found)[name], found["n"].to_numpy())
+
+    def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
+        """About so many rows, by a number that is drawn from where a row lies in its file."""
+        share = min(1.0, n_rows / max(self.count(), 1))
+        kept = ", ".join(f"{value} AS {named(name)}" for name, value in self._values.items())
+        drawn = f"hash(filename, file_row_number, {int(seed)}) < {int(share * (2**64 - 1))}"
+        order = "filename, file_row_number"
+        return frames.open_frame(self._ask(f"SELECT {kept} FROM {self._from} WHERE {drawn} ORDER BY {order}"))
+
+    def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
+        """Count what is in each leaf."""
+        leaf = write_route(crown, self.words, range(crown.n_leaves))
+        member = "TRUE" if member_of is None else self._is_member(member_of)
+        found = self._ask(
+            f"SELECT {leaf} AS leaf, count(*) AS n, count(*) FILTER ({member}) AS m FROM {self._from} GROUP BY 1"
+        )
+        counted = {}
+        for name in sensitive:
+            rows = self._ask(
+                f"SELECT {leaf} AS leaf, {self._values[name]} AS v, count(*) AS n FROM {self._from} "
+                f"WHERE {member} GROUP BY 1, 2"
+            ).rename({"v": name})
+            counted[name] = (rows["leaf"].to_numpy(), frames.open_frame(rows)[name], rows["n"].to_numpy())
+        population, released = (
+            np.bincount(found["leaf"].to_numpy(), found[name].to_numpy(), crown.n_leaves).astype(np.int64)
+            for name in "nm"
+        )
+        return LeafTally(population, released, counted)
+
+    def sort_out(self, cut: Fragmentation, folder: Path) -> None:
+        """Write the rows of each fragment into a folder of its own."""
+        number = write_route(cut.crown, self.words, cut.fragment_of_leaf.tolist())
+        kept = f"* EXCLUDE (file_row_number, filename), filename AS {FILE}, file_row_number AS {ROW}"
+        rows = f"SELECT {kept}, {number} AS {FRAGMENT} FROM {self._from}"
+        how = f"FORMAT parquet, COMPRESSION lz4, PARTITION_BY ({FRAGMENT})"
+        self._connection.execute(f"COPY ({rows}) TO {literal(str(folder))} ({how})")
+
+    def count_groups(self, schema: Schema, member_of: str | None) -> Iterator[Counts]:
+        """What is in each group of equal rows, some groups at a time."""
+        columns = {}
+        for one in schema.sensitive:
+            seen = self.distinct(one.name, member_of)
+            column = encode_column(seen.values, one, weights=seen.rows)
+            shares = np.bincount(column.codes, seen.rows, column.n_values)
+            columns[one.name] = replace(column, shares=shares / max(shares.sum(), 1))
+            codes = pl.DataFrame({"v": seen.values.to_native(), "c": column.codes.astype(np.int32)})
+            self._connection.register(f"codes of {one.name}", codes.to_arrow())
+        member = "TRUE" if member_of is None else self._is_member(member_of)
+        quasi = ", ".join(self._values[one.name] for one in schema.quasi)
+        joined = "".join(
+            f" LEFT JOIN {named(f'codes of {name}')} d{j} ON {self._values[name]} IS NOT DISTINCT FROM d{j}.v"
+            for j, name in enumerate(columns)
+        )
+        listed = "".join(f", list(d{j}.c) FILTER ({member}) AS c{j}" for j in range(len(columns)))
+        pieces = -(-self.count() // CHECKED_AT_ONCE)
+        for piece in range(pieces):
+            only = f"WHERE hash({quasi}) % {pieces} = {piece}" if pieces > 1 else ""
+            found = self._ask(
+                f"SELECT count(*) AS n, count(*) FILTER ({member}) AS m{listed} FROM {self._from} t{joined} {only} "
+                f"GROUP BY {quasi}"
+            )
+            tallies = {name: _tally(found[f"c{j}"], column) for j, (name, column) in enumerate(columns.items())}
+            yield Counts(found["m"].to_numpy(), found["n"].to_numpy(), tallies, columns)
+
+    def _is_member(self, name: str) -> str:
+        return f"lower(trim(CAST({named(name)} AS VARCHAR))) IN ('true', 'yes', '1', '1.0')"
+
+    def _ask(self, query: str) -> pl.DataFrame:
+        try:
+            found = pl.from_arrow(self._connection.sql(query).to_arrow_table())
+        except Exception as error:  # DuckDB has many
+            raise DataError(f"The table cannot be read by DuckDB ({reason(error)}): mend it, or its schema.") from None
+        assert isinstance(found, pl.DataFrame)
+        return found
+
+
+def _tally(lists: pl.Series, column: Column) -> Tally:
+    """How often each code occurs in each list."""
+    lengths = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    codes = lists.explode(empty_as_null=False, keep_nulls=False).to_numpy().astype(np.uint32)
+    order, everyone = np.arange(len(codes), dtype=np.int64), np.empty(0, bool)
+    assert column.shares is not None
+    indptr, values, counts = groups.tally(codes, order, starts, everyone, column.n_values)
+    return Tally(indptr, values, counts, column.shares)
+
+
+def _pattern(source: Path) -> str:
+    return str(source / "*.parquet") if source.is_dir() else str(source)
+
+
+def _value(column: str, kind: str, marks: Sequence[str]) -> str:
+    """A value as methods see it: what is not a number, or a mark for a missing value, is missing."""
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"CASE WHEN isnan({column}) THEN NULL ELSE {column} END"
+    if kind == "VARCHAR" and marks:
+        return f"CASE WHEN {column} IN ({', '.join(map(literal, marks))}) THEN NULL ELSE {column} END"
+    return column
+
+
+def anonymize_file(
+    source: str | Path,
+    schema: Schema,
+    k: int,
+    out: str | Path,
+    *,
+    method: str = "mondrian",
+    constraints: Sequence[PrivacyModel] = (),
+    memory: int | None = None,
+    threads: int | None = None,
+    rows_per_fragment: int | None = None,
+    temporary: str | Path | None = None,
+    missing_marks: Sequence[str] = (),
+    separator: str | None = None,
+    y: str | None = None,
+    random_state: int | None = None,
+    **options: Any,
+) -> Evidence:
+    """Anonymize a file that may be larger than memory, and verify what was written before it gets its name.
+
+    Parameters
+    ----------
+    source : path
+        A CSV or Parquet file, or a folder of Parquet files.
+    schema : Schema
+    k : int
+    out : path
+        The file to write, ``.parquet`` or ``.csv``. Its rows are in the order of the fragments.
+    method, constraints, random_state
+        As for :func:`shoal.anonymize`.
+    memory : int, optional
+        Bytes that may be used, about; by default half of what the machine has.
+    threads : int, optional
+    rows_per_fragment : int, optional
+        By default as many as fit.
+    temporary : path, optional
+        Folder for rows that are sorted out, which take about as much room as the table; by default beside ``out``.
+    missing_marks, separator
+        As for :func:`shoal.files.read_table`.
+    y : str, optional
+        Column with what the method is guided by, such as predictions; by default the schema's target.
+    **options
+        Further parameters of the method.
+
+    Returns
+    -------
+    Evidence
+    """
+    require_schema(schema)
+    source, out = Path(source), Path(out)
+    kind = files.kind_to_write(out)
+    files.require_place(out)
+    budget = Budget.of(memory, threads)
+    anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
+    with _connected(budget, Path(temporary) if temporary is not None else out.parent) as (connection, folder):
+        table, found = _as_parquet(source, folder, separator)
+        # As in memory: a file of the same kind has the same separator.
+        separator = (
+            found if found is not None and source.suffix == out.suffix else "\t" if out.suffix == ".tsv" else ","
+        )
+        engine = DuckEngine(connection, table, schema, missing_marks)
+        require_same_columns(engine.names, schema)
+        fitting = rows_per_fragment or max(int(budget.memory / (BYTES_A_CELL * len(engine.names))), 10 * k)
+        cut = fragment(engine, anonymizer, fitting, random_state or 0, None)
+        engine.sort_out(cut, folder / "fragments")
+        with files.replacing(out) as written:
+            parts = list(_release_all(cut, folder / "fragments", written, kind, missing_marks, separator))
+            asked = (KAnonymity(k), *check_constraints(constraints))
+            released = written if kind == "parquet" else _copy_of_csv(written, folder, separator)
+            checked = require_levels(_check(connection, released, schema, asked), method)
+    loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
+    parameters = parameters_of(anonymizer, constraints) | {"engine": "duckdb", "fragments": len(cut.rows)}
+    return Evidence(schema, method, checked, loss, suppressed, parameters)
+
+
+@contextmanager
+def _connected(budget: Budget, beside: Path) -> Iterator[tuple[Any, Path]]:
+    """A connection to DuckDB that keeps to the budget, and a folder for what does not fit into it."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ShoalError(
+            f"Tables that do not fit into memory need the package 'duckdb' ({reason(error)}): "
+            "pip install 'shoal[duckdb]'."
+        ) from None
+    with tempfile.TemporaryDirectory(prefix=".shoal-", dir=beside) as name:
+        folder = Path(name)
+        # Fragments are released while DuckDB waits, so each has half of the memory.
+        how: dict[str, Any] = {
+            "memory_limit": f"{max(budget.memory // 2, LEAST_MEMORY) // 2**20}MiB",
+            "threads": budget.threads,
+            "temp_directory": str(folder / "spilled"),
+            "preserve_insertion_order": False,
+        }
+        with duckdb.connect(config=how) as connection:
+            yield connection, folder
+
+
+def _as_parquet(source: Path, folder: Path, separator: str | None) -> tuple[Path, str | None]:
+    """The file itself, or a copy of a CSV file whose columns are texts; and what separates the fields of that."""
+    if source.is_dir():
+        if not any(source.glob("*.parquet")):
+            raise DataError(f"{str(source)!r} is a folder without Parquet files: name one that has some.")
+        return source, None
+    found = files.read_header(source, separator).separator
+    return (source, None) if found is None else (_copy_of_csv(source, folder, found), found)
+
+
+def _copy_of_csv(source: Path, folder: Path, separator: str) -> Path:
+    copy = folder / f"{source.name}.parquet"
+    try:
+        scan = pl.scan_csv(source, separator=separator, infer_schema=False, try_parse_dates=False)
+        scan.sink_parquet(copy, compression="lz4")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(
+            f"{str(source)!r} is not a readable CSV file ({reason(error)}): mend it, or name its separator."
+        ) from None
+    return copy
+
+
+def _release_all(
+    cut: Fragmentation,
+    folder: Path,
+    written: Path,
+    kind: str,
+    marks: Sequence[str],
+    separator: str,
+) -> Iterator[Part]:
+    """Release the fragments one after the other into one file."""
+    method, schema = cut.method, cut.method.schema
+    assert schema is not None
+    looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
+    hidden = [one.name for one in schema.identifiers]
+    member_of = membership(method.constraints)
+    with files.Appending(written, kind, separator) as writer:
+        for number, n_rows in enumerate(cut.rows.tolist()):
+            place = folder / f"{FRAGMENT}={number}"
+            if n_rows == 0:
+                continue
+            if number >= len(cut.rows) - cut.n_alike:
+                for batch in files.read_in_batches(place):
+                    raw = batch.drop(FILE, ROW)
+                    writer.write(_of_members(as_written(raw.drop(hidden), raw, method), member_of))
+                yield part_alike(schema, n_rows)
+                continue
+            raw = pl.read_parquet(place, hive_partitioning=False).sort(FILE, ROW).drop(FILE, ROW)
+            if raw.height != n_rows:
+                raise DataError("The table has changed while it was released, so nothing was written: start again.")
+            part = release_part(method, files.mark_missing(raw, marks, looked_at), cut.whole, None, number)
+            writer.write(_of_members(as_written(part.frame, raw, method), member_of))
+            yield part._replace(frame=None)
+
+
+def _of_members(released: pl.DataFrame, member_of: str | None) -> pl.DataFrame:
+    """The rows that are handed out, without the column that says which they are."""
+    if member_of is None:
+        return released
+    marks = released[member_of].unique().to_list()
+    members = [mark for mark in marks if truth_of(mark, member_of)]
+    return released.filter(pl.col(member_of).is_in(members)).drop(member_of)
+
+
+def check_file(
+    source: str | Path,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel] = (),
+    *,
+    threshold: float = 0.2,
+    memory: int | None = None,
+    threads: int | None = None,
+    missing_marks: Sequence[str] = (),
+    separator: str | None = None,
+) -> Checked:
+    """Measure every privacy model on a file that may be larger than memory; see :func:`shoal.check`."""
+    require_schema(schema)
+    source = Path(source)
+    with _connected(Budget.of(memory, threads), Path(tempfile.gettempdir())) as (connection, folder):
+        table, _ = _as_parquet(source, folder, separator)
+        return _check(connection, table, schema, check_constraints(constraints), threshold, missing_marks)
+
+
+def _check(
+    connection: Any,
+    table: Path,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel],
+    threshold: float = 0.2,
+    marks: Sequence[str] = (),
+) -> Checked:
+    """Count the groups of a Parquet file, some of them at a time, by what is written in it."""
+    engine = DuckEngine(connection, table, schema, marks, compared=False)
+    require_checkable(engine.names, schema)
+    judge = Judge(schema, constraints, engine.names, threshold=threshold)
+    for counts in engine.count_groups(schema, membership(constraints)):
+        judge.look_at(counts)
+    return judge.result()

@@ -1,0 +1,105 @@
+"""A table that is released part by part: what the release of a part must know of the whole.
+
+Ranges are judged by the width of the whole column, names are numbered by how frequent they are in all rows, and groups
+are compared with how sensitive values are distributed among all rows. With that, parts are released as the whole table
+would be, but for groups that lie in two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from shoal import frames
+from shoal.errors import DataError
+from shoal.notation import as_objects
+from shoal.schema import Attribute, Schema
+from shoal.table import Column, Missing, Table, encode_column, encode_like, require_same_columns
+from shoal.vocabulary import between_ends
+
+
+class Seen(NamedTuple):
+    """What there is in a column of the whole table."""
+
+    values: nw.Series[Any]
+    """Every distinct value once, the missing one too; of plain numbers the lowest and the highest are enough."""
+    rows: np.ndarray
+    """Rows that have each of them."""
+
+
+class Whole(NamedTuple):
+    """What is known of a whole table, of which only some rows are at hand at a time."""
+
+    quasi: dict[str, Column]
+    sensitive: dict[str, Column]
+    """Vocabularies without rows; of a plain number only the ends."""
+
+    @classmethod
+    def of(cls, schema: Schema, seen: Mapping[str, Seen], missing: Missing = "value") -> Whole:
+        """Put together what there is in each quasi-identifier and sensitive attribute."""
+        quasi = {one.name: _known(one, seen[one.name], missing) for one in schema.quasi}
+        sensitive = {one.name: _known(one, seen[one.name], missing) for one in schema.sensitive}
+        return cls(quasi, sensitive)
+
+    def encode(self, frame: nw.DataFrame[Any], schema: Schema, extra: Iterable[str] = ()) -> Table:
+        """Encode some rows as part of the whole table."""
+        require_same_columns(frame.columns, schema)
+        known = self.quasi | self.sensitive
+
+        def encoded(name: str) -> Column:
+            if name in known:
+                return _encode_part(frame[name], known[name])
+            return encode_column(frame[name], schema[name])
+
+        names = [*known, *(name for name in extra if name not in known)]
+        columns = frames.in_threads(encoded, names, len(frame))
+        return Table(dict(zip(names, columns, strict=True)), schema, len(frame))
+
+
+def is_plain_number(attribute: Attribute) -> bool:
+    """Whether of an attribute only the ends must be known."""
+    return attribute.kind == "numeric" and attribute.hierarchy is None
+
+
+def _known(attribute: Attribute, seen: Seen, missing: Missing) -> Column:
+    column = encode_column(seen.values, attribute, weights=seen.rows)
+    if missing == "error" and column.missing >= 0:
+        n = int(seen.rows[column.codes == column.missing].sum())
+        raise DataError(
+            f"Attribute {attribute.name!r} has {n:,} missing value{'s' * (n > 1)}: fill or drop them, or pass "
+            "missing='value'."
+        )
+    if attribute.role == "quasi" and is_plain_number(attribute):
+        return _without_middle(column)
+    rows = np.bincount(column.codes, seen.rows, column.n_values)
+    return replace(column, codes=column.codes[:0], shares=rows / max(rows.sum(), 1))
+
+
+def _without_middle(column: Column) -> Column:
+    kept = np.unique([0, column.n_present - 1]) if column.n_present else np.empty(0, np.int64)
+    if column.missing >= 0:
+        kept = np.append(kept, column.missing)
+    missing = len(kept) - 1 if column.missing >= 0 else -1
+    values = as_objects([column.values[code] for code in kept])
+    return replace(column, codes=column.codes[:0], values=values, positions=column.positions[kept], missing=missing)
+
+
+def _encode_part(series: nw.Series[Any], known: Column) -> Column:
+    if known.shares is not None:
+        codes = encode_like(series, known)
+        return replace(known, codes=codes.astype(frames.smallest_unsigned(max(known.n_values, 1))))
+    column = between_ends(encode_column(series, known.attribute), known)
+    if known.missing < 0 or column.missing >= 0:
+        return column
+    n = column.n_values
+    return replace(
+        column,
+        codes=column.codes.astype(frames.smallest_unsigned(n + 1)),
+        values=as_objects([*column.values, None]),
+        positions=np.append(column.positions, np.nan),
+        missing=n,
+    )

@@ -1,0 +1,181 @@
+"""A table that is released in fragments keeps what the whole release would, and is the same if there is one."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polars_engine import PolarsEngine
+from promises import promise
+from shoal import (
+    AccuracyGuided,
+    Attribute,
+    Flash,
+    HilbertCurve,
+    KAnonymity,
+    LDiversity,
+    Mondrian,
+    RPlusTree,
+    SaNGreeA,
+    Schema,
+    TCloseness,
+    check,
+)
+from shoal.datasets import make_census
+from shoal.errors import GuaranteeError, ShoalError
+from shoal.fragments import Crown, Fork, fragment, merge_leaves, release_part
+from shoal.metrics import all_losses
+from shoal.table import encode
+from shoal.whole import Whole
+from tables import tables
+
+METHODS = {
+    "mondrian": lambda schema, **how: Mondrian(schema, **how),
+    "relaxed": lambda schema, **how: Mondrian(schema, mode="relaxed", **how),
+    "hilbert": lambda schema, **how: HilbertCurve(schema, **how),
+    "rplus": lambda schema, **how: RPlusTree(schema, **how),
+    "sangreea": lambda schema, **how: SaNGreeA(schema, **how),
+    "guided": lambda schema, **how: AccuracyGuided(schema, guide="hard", recoding="interval", **how),
+}
+
+
+@pytest.fixture(scope="module")
+def census():
+    return make_census(20_000, seed=3)
+
+
+def released_in_parts(frame, method, rows, y=None):
+    """The released rows, in the order of the table, and how it was cut."""
+    engine = PolarsEngine(frame)
+    guide = None if y is None else (lambda part: part[y].to_numpy())
+    cut = fragment(engine, method, rows, 0, guide)
+    number = engine.leaves(cut.crown, cut.fragment_of_leaf.tolist())
+    assert np.bincount(number, minlength=len(cut.rows)).tolist() == cut.rows.tolist()
+    parts = []
+    for one in range(len(cut.rows)):
+        rows_of = np.flatnonzero(number == one)
+        if len(rows_of):
+            part = release_part(cut.method, frame[rows_of], cut.whole, None if y is None else frame[rows_of][y], one)
+            parts.append(part.frame.to_native().with_columns(place=pl.Series(rows_of)))
+    texts = [part.with_columns(pl.col(one.name for one in method.schema.quasi).cast(pl.String)) for part in parts]
+    return pl.concat(texts).sort("place").drop("place"), cut
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_one_fragment_is_what_the_local_class_releases(census, name):
+    method = METHODS[name](census.schema, k=10)
+    y = "income" if name == "guided" else None
+    found, cut = released_in_parts(census.frame, method, 10**9, y)
+    local = METHODS[name](census.schema, k=10).fit_transform(census.frame, None if y is None else census.frame[y])
+    assert len(cut.rows) == 1
+    assert found.equals(local.with_columns(pl.col(one.name for one in census.schema.quasi).cast(pl.String)))
+
+
+def test_flash_recodes_parts_locally_and_refuses_to_do_so_globally(census):
+    names = ["age", "sex", "race"]
+    frame, schema = census.frame[:2_000].select(names), Schema(census.schema[name] for name in names)
+    found, _ = released_in_parts(frame, Flash(schema, k=5, mode="local"), 10**9)
+    local = Flash(schema, k=5, mode="local").fit_transform(frame)
+    assert found.equals(local.with_columns(pl.all().cast(pl.String)))
+    with pytest.raises(ShoalError, match="cannot be found part by part"):
+        fragment(PolarsEngine(frame), Flash(schema, k=5), 500, 0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_many_fragments_keep_k_and_lose_little_more(census, name):
+    method = METHODS[name](census.schema, k=10)
+    y = "income" if name == "guided" else None
+    engine = PolarsEngine(census.frame)
+    cut = fragment(engine, method, 4_000, 0, None if y is None else (lambda part: part[y].to_numpy()))
+    number = engine.leaves(cut.crown, cut.fragment_of_leaf.tolist())
+    assert len(cut.rows) > 3
+    labels, start = np.empty(len(number), np.int64), 0
+    for one in range(len(cut.rows)):
+        rows = np.flatnonzero(number == one)
+        part = census.frame[rows]
+        made = METHODS[name](census.schema, k=10)
+        made._whole = cut.whole
+        made.fit(part, None if y is None else part[y])
+        labels[rows] = made.labels_ + start
+        start += made.labels_.max() + 1
+    assert np.bincount(labels).min() >= 10
+    table = encode(census.frame, census.schema)
+    local = METHODS[name](census.schema, k=10).fit(census.frame, None if y is None else census.frame[y])
+    assert all_losses(table, labels).ncp < 1.06 * all_losses(table, local.labels_).ncp
+
+
+@promise
+@given(
+    tables(least_rows=4, most_rows=60),
+    st.sampled_from(["mondrian", "hilbert", "sangreea"]),
+    st.integers(2, 4),
+    st.data(),
+)
+def test_k_and_diversity_hold_on_all_fragments_together(table, name, k, data):
+    frame, schema = table
+    constraints = data.draw(st.sampled_from([(), (LDiversity(2),), (TCloseness(0.5),)]))
+    method = METHODS[name](schema, k=k, constraints=constraints)
+    asked = [KAnonymity(k), *constraints]
+    try:
+        found, cut = released_in_parts(frame, method, data.draw(st.integers(2, 30)))
+    except GuaranteeError:
+        with pytest.raises(GuaranteeError):
+            METHODS[name](schema, k=k, constraints=constraints).fit(frame)
+        return
+    assert found.height == frame.height
+    assert cut.rows.sum() == frame.height
+    assert check(found, schema, asked).holds
+    assert found["note"].equals(frame["note"])
+
+
+def test_rows_that_are_alike_and_many_are_a_fragment_of_their_own():
+    ages = [40] * 9_000 + list(range(20, 70)) * 20
+    frame = pl.DataFrame({"age": ages, "town": ["Graz"] * 9_000 + ["Linz", "Wels"] * 500})
+    schema = Schema([Attribute("age"), Attribute("town", kind="nominal")])
+    method = Mondrian(schema, k=5)
+    cut = fragment(PolarsEngine(frame), method, 500, 0)
+    assert cut.n_alike == 1
+    assert cut.crown.alike == [{"age": 40, "town": "Graz"}]
+    assert cut.rows[-1] == 9_000
+    assert cut.rows[:-1].max() < 1_500
+
+
+def test_rows_that_are_alike_go_with_others_if_they_break_a_constraint():
+    frame = pl.DataFrame({"age": [40] * 3_000 + list(range(20, 70)) * 20, "sick": ["no"] * 3_000 + ["no", "yes"] * 500})
+    schema = Schema([Attribute("age"), Attribute("sick", "sensitive", "nominal")])
+    cut = fragment(PolarsEngine(frame), Mondrian(schema, k=5, constraints=[LDiversity(2)]), 500, 0)
+    assert cut.n_alike == 0
+    assert cut.rows.sum() == frame.height
+
+
+def test_leaves_that_fall_short_are_merged_with_the_nearest():
+    frame = pl.DataFrame({"age": [1] * 2 + [2] * 9 + [3] * 9 + [4] * 9})
+    schema = Schema([Attribute("age")])
+    engine = PolarsEngine(frame)
+    whole = Whole.of(schema, engine.ends(["age"]))
+    # ((1, 2), (3, 4)): the leaf of two rows goes with the 2, not with all others.
+    tests = [Fork("age", high=2), Fork("age", high=1), None, None, Fork("age", high=3), None, None]
+    crown = Crown(tests, [1, 2, 0, 0, 5, 0, 0], [4, 3, 0, 1, 6, 2, 3])
+    kept = merge_leaves(crown, engine.tally(crown, [], None), whole, [KAnonymity(5)])
+    assert kept.fragment.tolist() == [0, 0, 1, 2]
+    assert kept.rows.tolist() == [11, 9, 9]
+
+
+def test_what_the_whole_table_cannot_keep_is_refused(census):
+    with pytest.raises(GuaranteeError, match="cannot be reached"):
+        fragment(PolarsEngine(census.frame), Mondrian(census.schema, k=5, constraints=[LDiversity(99)]), 1_000, 0)
+
+
+def test_names_are_numbered_and_ranges_judged_by_the_whole_table(census):
+    engine = PolarsEngine(census.frame)
+    method = Mondrian(census.schema, k=10)
+    cut = fragment(engine, method, 10**9, 0)
+    part = cut.whole.encode(
+        census.frame[:50].pipe(lambda frame: __import__("shoal").frames.open_frame(frame)), census.schema
+    )
+    full = encode(census.frame, census.schema)
+    for one, other in zip(part.quasi, full.quasi, strict=True):
+        assert one.width == other.width
+        if one.tree is not None:
+            assert list(one.values) == list(other.values)

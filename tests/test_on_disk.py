@@ -1,0 +1,143 @@
+"""Files that are larger than memory: what is written keeps what was asked for, and is checked as in memory."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from shoal import KAnonymity, LDiversity, Mondrian, TCloseness, check
+from shoal.datasets import make_census
+from shoal.errors import DataError, GuaranteeError, ShoalError
+
+duckdb = pytest.importorskip("duckdb")
+from shoal.on_disk import Budget, anonymize_file, check_file, literal, named  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def census():
+    return make_census(6_000, seed=5)
+
+
+@pytest.fixture
+def source(census, tmp_path):
+    census.frame.write_parquet(tmp_path / "people.parquet")
+    return tmp_path / "people.parquet"
+
+
+def test_a_file_in_fragments_keeps_what_was_asked_for(census, source, tmp_path):
+    asked = [LDiversity(2), TCloseness(0.6)]
+    out = tmp_path / "out.parquet"
+    found = anonymize_file(source, census.schema, 5, out, constraints=asked, rows_per_fragment=1_000)
+    released = pl.read_parquet(out)
+    assert found.parameters["fragments"] > 2
+    assert released.height == 6_000
+    assert "person-id" not in released.columns
+    in_memory = check(released, census.schema, [KAnonymity(5), *asked])
+    assert in_memory.holds
+    assert [one.level for one in in_memory.measured] == pytest.approx([one.level for one in found.privacy])
+    assert (in_memory.groups, in_memory.risk) == (found.checked.groups, found.risk)
+    # Columns that are no quasi-identifiers are those of the table.
+    assert sorted(released["capital-gain"]) == sorted(census.frame["capital-gain"])
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_one_fragment_is_the_release_in_memory(census, source, tmp_path):
+    found = anonymize_file(source, census.schema, 10, tmp_path / "out.parquet")
+    local = Mondrian(census.schema, k=10).fit_transform(census.frame)
+    texts = pl.all().cast(pl.String)
+    assert pl.read_parquet(tmp_path / "out.parquet").select(texts).equals(local.select(texts))
+    assert found.parameters["fragments"] == 1
+
+
+def test_the_same_file_gives_the_same_release(census, source, tmp_path):
+    for name in ("one", "other"):
+        anonymize_file(source, census.schema, 5, tmp_path / f"{name}.parquet", rows_per_fragment=1_000, threads=2)
+    assert pl.read_parquet(tmp_path / "one.parquet").equals(pl.read_parquet(tmp_path / "other.parquet"))
+
+
+def test_csv_keeps_every_character_of_what_is_not_changed(tmp_path):
+    from shoal import Attribute, Schema
+
+    rows = [f"{20 + i % 40};{'?' if i % 7 == 0 else 'Graz'};00{i}" for i in range(400)]
+    (tmp_path / "in.csv").write_text("age;town;note\n" + "\n".join(rows) + "\n")
+    schema = Schema([Attribute("age"), Attribute("town", kind="nominal"), Attribute("note", "other", "nominal")])
+    anonymize_file(tmp_path / "in.csv", schema, 5, tmp_path / "out.csv", rows_per_fragment=100, missing_marks=["?"])
+    released = pl.read_csv(tmp_path / "out.csv", infer_schema=False, separator=";")
+    assert sorted(released["note"]) == sorted(f"00{i}" for i in range(400))
+    assert released.group_by("age", "town").len()["len"].min() >= 5
+
+
+def test_a_table_is_checked_from_disk_as_in_memory(census, source, tmp_path, monkeypatch):
+    monkeypatch.setattr("shoal.on_disk.CHECKED_AT_ONCE", 1_500)
+    found = check_file(source, census.schema, [KAnonymity(2)], threshold=0.1)
+    in_memory = check(census.frame, census.schema, [KAnonymity(2)], threshold=0.1)
+    assert not found.holds
+    assert [one.level for one in found.measured] == pytest.approx([one.level for one in in_memory.measured])
+    assert found.risk == pytest.approx(in_memory.risk)
+    assert np.sort(found.sizes).tolist() == np.sort(in_memory.sizes).tolist()
+
+
+def test_nothing_is_written_where_something_is_wrong(census, source, tmp_path):
+    out = tmp_path / "out.parquet"
+    with pytest.raises(GuaranteeError, match="cannot be reached"):
+        anonymize_file(source, census.schema, 7_000, out)
+    with pytest.raises(ShoalError, match="no method 'mondrain'"):
+        anonymize_file(source, census.schema, 5, out, method="mondrain")
+    with pytest.raises(DataError, match="does not exist"):
+        anonymize_file(source, census.schema, 5, tmp_path / "nowhere" / "out.parquet")
+    with pytest.raises(DataError, match="There is no file"):
+        anonymize_file(tmp_path / "missing.parquet", census.schema, 5, out)
+    assert not out.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["people.parquet"]
+
+
+def test_half_of_the_memory_is_used_if_nothing_is_said():
+    assert Budget.of().memory > 2**28
+    assert Budget.of(2**30, 3) == (2**30, 3)
+
+
+def test_values_and_names_are_safe_in_sql():
+    value, name = "o'clock; --", 'a "b"'
+    found = duckdb.sql(f"SELECT {literal(value)} AS {named(name)}")
+    assert (found.fetchall(), found.columns) == ([(value,)], [name])
+
+
+@pytest.fixture
+def command(census, source, tmp_path, capsys):
+    from shoal.cli import run
+
+    census.schema.to_toml(tmp_path / "people.toml")
+
+    def call(*words):
+        code = run([*map(str, words), "--schema", str(tmp_path / "people.toml")])
+        return code, capsys.readouterr()
+
+    return call
+
+
+def test_the_command_line_works_from_disk(command, source, tmp_path):
+    out = tmp_path / "out.parquet"
+    code, said = command(
+        "anonymize", source, "--k", 5, "--out", out, "--engine", "duckdb", "--report", tmp_path / "r.html"
+    )
+    assert code == 0
+    assert "5-anonymous with respect to age" in said.out
+    assert (tmp_path / "r.html").stat().st_size > 1_000
+    assert command("check", out, "--k", 5, "--engine", "duckdb", "--memory", "1GB")[0] == 0
+    assert command("check", out, "--k", 50, "--engine", "duckdb")[0] == 1
+
+
+def test_a_file_that_does_not_fit_is_worked_on_from_disk_and_that_is_said(command, source, tmp_path):
+    code, said = command("anonymize", source, "--k", 5, "--out", tmp_path / "out.parquet", "--memory", "100kB")
+    assert code == 0
+    assert "it is worked on from disk" in said.err
+    code, said = command("anonymize", source, "--k", 5, "--out", tmp_path / "out.parquet")
+    assert (code, said.err.count("from disk")) == (0, 0)
+
+
+def test_what_cannot_be_done_from_disk_is_said_in_a_sentence(command, source, tmp_path):
+    out = ("--k", 5, "--out", tmp_path / "out.parquet", "--engine", "duckdb")
+    code, said = command("anonymize", source, *out, "--learn-from", source)
+    assert code == 2
+    assert "--learn-from" in said.err
+    code, said = command("anonymize", source, *out, "--memory", "plenty")
+    assert (code, "not a size such as 4GB" in said.err) == (2, True)
