@@ -99,7 +99,7 @@ def split(labels: Sequence[int], values: Values) -> list[list[Any]]:
 def column(name: str, n_values: int, kind: str = "nominal", tree: Any = None) -> Any:
     """A stand-in for an encoded column: only what privacy models look at."""
     attribute = SimpleNamespace(name=name, kind=kind, hierarchy=tree, role="sensitive")
-    return SimpleNamespace(attribute=attribute, name=name, n_values=n_values, tree=tree)
+    return SimpleNamespace(attribute=attribute, name=name, n_values=n_values, tree=tree, shares=None)
 
 
 def count(labels: Sequence[int], columns: Sequence[tuple[Any, Sequence[int]]], members: Sequence[bool]) -> Counts:

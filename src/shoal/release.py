@@ -286,7 +286,7 @@ def anonymize(
 def make_anonymizer(method: str, schema: Schema, k: int, *, recoding: str | None = None, **options: Any) -> Anonymizer:
     """An anonymizer by its name, with the method's own recoding if none is asked for."""
     cls = find_method(method)
-    _require_options(cls, method, {name: one for name, one in options.items() if name not in _COMMON_PARAMETERS})
+    _require_options(cls, method, {name: one for name, one in options.items() if name not in _OF_EVERY_METHOD})
     return cls(schema, k, recoding=_default_recoding(cls) if recoding is None else recoding, **options)
 
 
@@ -480,4 +480,5 @@ def parameters_of(anonymizer: Anonymizer, constraints: Sequence[PrivacyModel]) -
     return parameters | {"constraints": [constraint.describe() for constraint in constraints]}
 
 
+_OF_EVERY_METHOD = ("constraints", "suppression", "missing", "random_state")
 _COMMON_PARAMETERS = set(inspect.signature(anonymize).parameters) | {"schema"}
