@@ -146,6 +146,27 @@ class Engine(ABC, Generic[Expression]):
         """Count what is in each leaf."""
 
 
+def ends_of(found: pl.DataFrame, names: Sequence[str]) -> dict[str, Seen]:
+    """What an engine found of the j-th column: ``low{j}``, ``high{j}``, and ``none{j}`` rows without a value."""
+    seen = {}
+    for j, name in enumerate(names):
+        values = pl.concat([found[f"low{j}"].alias(name), found[f"high{j}"].alias(name)]).drop_nulls()
+        n_missing = int(found[f"none{j}"][0])
+        if n_missing:
+            values = values.extend(pl.Series(name, [None], values.dtype))
+        rows = np.ones(len(values))
+        rows[len(values) - (n_missing > 0) :] = n_missing
+        seen[name] = Seen(frames.open_frame(values.to_frame())[name], rows)
+    return seen
+
+
+def rows_of_leaves(found: pl.DataFrame, n_leaves: int) -> tuple[np.ndarray, np.ndarray]:
+    """What an engine counted: of each ``leaf``, ``n`` rows, of which ``m`` are released."""
+    leaves = found["leaf"].to_numpy()
+    population, released = (np.bincount(leaves, found[name].to_numpy(), n_leaves).astype(np.int64) for name in "nm")
+    return population, released
+
+
 class Fragmentation(NamedTuple):
     """How a table is cut into fragments."""
 

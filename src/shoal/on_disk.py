@@ -31,9 +31,11 @@ from shoal.fragments import (
     Part,
     add_losses,
     as_written,
+    ends_of,
     fragment,
     part_alike,
     release_part,
+    rows_of_leaves,
     write_route,
 )
 from shoal.guards import membership, truth_of
@@ -177,16 +179,7 @@ class DuckEngine(Engine[str]):
             asked += [f"arg_min({value}, {order}) AS low{j}", f"arg_max({value}, {order}) AS high{j}"]
             asked.append(f"count(*) - count({order}) AS none{j}")
         found = self._ask(f"SELECT {', '.join(asked)} FROM {self._from}")
-        seen = {}
-        for j, name in enumerate(names):
-            values = pl.concat([found[f"low{j}"].alias(name), found[f"high{j}"].alias(name)]).drop_nulls()
-            n_missing = int(found[f"none{j}"][0])
-            if n_missing:
-                values = values.extend(pl.Series(name, [None], values.dtype))
-            rows = np.ones(len(values))
-            rows[len(values) - (n_missing > 0) :] = n_missing
-            seen[name] = Seen(frames.open_frame(values.to_frame())[name], rows)
-        return seen
+        return ends_of(found, names)
 
     def distinct(self, name: str, member_of: str | None = None) -> Seen:
         """The values of a column, among all rows or those that a Boolean column marks."""
@@ -224,11 +217,7 @@ class DuckEngine(Engine[str]):
                 f"WHERE {member} GROUP BY 1, 2"
             ).rename({"v": name})
             counted[name] = (rows["leaf"].to_numpy(), frames.open_frame(rows)[name], rows["n"].to_numpy())
-        population, released = (
-            np.bincount(found["leaf"].to_numpy(), found[name].to_numpy(), crown.n_leaves).astype(np.int64)
-            for name in "nm"
-        )
-        return LeafTally(population, released, counted)
+        return LeafTally(*rows_of_leaves(found, crown.n_leaves), counted)
 
     def sort_out(self, cut: Fragmentation, folder: Path) -> None:
         """Write the rows of each fragment into a folder of its own."""

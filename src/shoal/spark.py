@@ -30,8 +30,10 @@ from shoal.fragments import (
     Fragmentation,
     LeafTally,
     as_written,
+    ends_of,
     fragment,
     release_part,
+    rows_of_leaves,
     write_route,
 )
 from shoal.notation import plain_text
@@ -230,16 +232,7 @@ class SparkEngine(Engine["Column"]):
             asked += [sf.min_by(value, order).alias(f"low{j}"), sf.max_by(value, order).alias(f"high{j}")]
             asked.append(sf.count_if(order.isNull()).alias(f"none{j}"))
         found = _collect(self.table.agg(*asked))
-        seen = {}
-        for j, name in enumerate(names):
-            values = pl.concat([found[f"low{j}"].alias(name), found[f"high{j}"].alias(name)]).drop_nulls()
-            n_missing = int(found[f"none{j}"][0])
-            if n_missing:
-                values = values.extend(pl.Series(name, [None], values.dtype))
-            rows = np.ones(len(values))
-            rows[len(values) - (n_missing > 0) :] = n_missing
-            seen[name] = Seen(frames.open_frame(values.to_frame())[name], rows)
-        return seen
+        return ends_of(found, names)
 
     def distinct(self, name: str, member_of: str | None = None) -> Seen:
         """The values of a column, among all rows or those that a Boolean column marks."""
@@ -268,11 +261,7 @@ class SparkEngine(Engine["Column"]):
         for name in sensitive:
             rows = _collect(self.table.filter(member).groupBy(leaf, self._values[name].alias(name)).count())
             counted[name] = (rows["leaf"].to_numpy(), frames.open_frame(rows)[name], rows["count"].to_numpy())
-        population, released = (
-            np.bincount(found["leaf"].to_numpy(), found[name].to_numpy(), crown.n_leaves).astype(np.int64)
-            for name in "nm"
-        )
-        return LeafTally(population, released, counted)
+        return LeafTally(*rows_of_leaves(found, crown.n_leaves), counted)
 
 
 def start_session(master: str | None = None, name: str = "shoal", **settings: str) -> SparkSession:
