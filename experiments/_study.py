@@ -28,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from scipy import stats
 
 import shoal
-from shoal.errors import ShoalError
+from shoal.errors import GuaranteeError, ShoalError
 from shoal.intervals import Interval
 
 RESULTS = Path(__file__).parent / "results"
@@ -124,9 +124,14 @@ def run(study: Study, size: Size, out: Path, jobs: int = 1, *, anew: bool = Fals
         store.unlink(missing_ok=True)
     cells = study.cells(size)
     kept = _read(store)
-    _measure(study, [cell for cell in cells if _key(study, cell) not in kept], store, jobs)
+    # What a library or a file was missing for may be there by now.
+    known = {key for key, one in kept.items() if one.get("final", True)}
+    _measure(study, [cell for cell in cells if _key(study, cell) not in known], store, jobs)
     kept = _read(store)
     rows = _aligned([row for cell in cells for row in kept[_key(study, cell)]["rows"]])
+    if all(row.get("error") is not None for row in rows):
+        # Results of an earlier run are worth more than the news that nothing could be measured.
+        raise SystemExit(f"Nothing of {study.name} could be measured: {rows[0]['error']}")
     _write_csv(rows, out / f"{study.name}.csv")
     seconds = sum(kept[_key(study, cell)]["seconds"] for cell in cells)
     made = {"size": size, "cells": len(cells), "seconds": round(seconds, 1), "versions": _versions()}
@@ -165,21 +170,23 @@ def _measure(study: Study, cells: list[Row], store: Path, jobs: int) -> None:
     with Progress(*shown, console=Console(stderr=True)) as progress, store.open("a", encoding="utf-8") as file:
         file.write("\n")  # what a kill cut short must not run into what comes after it
         task = progress.add_task(study.name, total=len(cells))
-        for cell, rows, seconds in work(delayed(_measure_one)(study.measure, cell) for cell in cells):
-            kept = {"key": _key(study, cell), "cell": cell, "rows": rows, "seconds": round(seconds, 3)}
+        for cell, rows, seconds, final in work(delayed(_measure_one)(study.measure, cell) for cell in cells):
+            kept = {"key": _key(study, cell), "cell": cell, "rows": rows, "seconds": round(seconds, 3), "final": final}
             file.write(json.dumps(kept, default=_plain) + "\n")
             file.flush()
             progress.advance(task)
 
 
-def _measure_one(measure: Callable[..., Row | list[Row]], cell: Row) -> tuple[Row, list[Row], float]:
-    start = time.perf_counter()
+def _measure_one(measure: Callable[..., Row | list[Row]], cell: Row) -> tuple[Row, list[Row], float, bool]:
+    """The rows of a cell, how long they took, and whether they are to be kept."""
+    start, final = time.perf_counter(), True
     try:
         found = measure(**cell)
-    except ShoalError as error:  # what cannot be reached, such as k with so few rows, is a result
-        found = {"error": str(error)}
+    except ShoalError as error:
+        # What cannot be reached, such as k with so few rows, is a result; that a file is missing is none.
+        found, final = {"error": str(error)}, isinstance(error, GuaranteeError)
     rows = found if isinstance(found, list) else [found]
-    return cell, [cell | row for row in rows], time.perf_counter() - start
+    return cell, [cell | row for row in rows], time.perf_counter() - start, final
 
 
 def _key(study: Study, cell: Row) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from shoal import WeightSession
 from shoal.datasets import make_census
-from shoal.errors import ShoalError
+from shoal.errors import GuaranteeError, ShoalError
 from shoal.intervals import Interval
 from shoal.table import encode
 
@@ -35,7 +35,7 @@ def make_study(measured, **changes):
     def measure(k, seed):
         measured.append((k, seed))
         if k == 9:
-            raise ShoalError("k = 9 cannot be reached.")
+            raise GuaranteeError("k = 9 cannot be reached.")
         return {"accuracy": 1.0 / k + seed / 100}
 
     def tell(rows):
@@ -74,6 +74,24 @@ def test_cells_are_measured_once_and_what_fails_is_a_result(tmp_path, capsys):
     assert facts["tables"][0]["rows"][0] == ["2", "0.520 ± 0.020", "0.500"]
     assert (facts["size"], facts["cells"], facts["claims"][0]["holds"]) == ("full", 15, "yes")
     assert "Less is left at a larger k." in capsys.readouterr().out
+
+
+def test_what_is_missing_is_no_result_and_is_tried_again(tmp_path, capsys):
+    measured, there = [], []
+    study = make_study(measured)
+
+    def measure(k, seed):
+        if not there:
+            raise ShoalError("The file is missing.")
+        return study.measure(k, seed)
+
+    with pytest.raises(SystemExit, match="Nothing of small could be measured: The file is missing."):
+        _study.run(study._replace(measure=measure), "quick", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["small.cells.jsonl"]
+    there.append("file")
+    _study.run(study._replace(measure=measure), "quick", tmp_path)
+    assert len(measured) == 6
+    assert (tmp_path / "small.csv").exists()
 
 
 def test_means_have_intervals_and_pairs_are_kept_together():
