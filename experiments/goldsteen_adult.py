@@ -32,7 +32,7 @@ from _goldsteen import (
     select_features,
     split,
 )
-from _study import Claim, Row, Size, Study, Table, Told, main, main_point, mean_of, over_seeds, values_of, where
+from _study import Answer, Claim, Row, Size, Study, Table, Told, main, main_point, mean_of, over_seeds, values_of, where
 
 from shoal.datasets import fetch_adult
 from shoal.intervals import Interval
@@ -223,7 +223,10 @@ def claim_high_k(rows: list[Row]) -> Claim:
         f"at k ≥ {HIGH} it is {points(there)} above the mean of the three, a lead that is larger than at k ≤ {LOW} "
     )
     evidence += f"by {points(more)}; all models, the network stopped early."
-    return Claim("It outperforms them in particular with high values of k.", judge(more), evidence)
+    # A lead that grows is not yet one: where it is large, it must be above zero, too.
+    answers = {judge(more), judge(there)}
+    holds: Answer = "yes" if answers == {"yes"} else "no" if "no" in answers else "cannot be told"
+    return Claim("It outperforms them in particular with high values of k.", holds, evidence)
 
 
 def claim_many_quasi(rows: list[Row]) -> Claim:
