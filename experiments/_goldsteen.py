@@ -14,6 +14,8 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from shoal import Release, Schema, anonymize, make_model
 from shoal.errors import ShoalError
@@ -78,8 +80,13 @@ def model_of(name: str, schema: Schema, seed: int) -> Any:
     if name == "NN":
         # It looks at its loss after each epoch; one that may fall short for 200 epochs never stops it.
         network = MLPClassifier((100,), batch_size=200, max_iter=200, n_iter_no_change=200, random_state=seed)
-        return around(network, schema)
+        return around(with_half_the_digits(network), schema)
     return make_model({"NN, stopped": "mlp", "XGB": "xgb", "DT": "tree", "RF": "forest"}[name], schema, seed)
+
+
+def with_half_the_digits(network: Any) -> Pipeline:
+    """A network of single precision, which takes little more than half the time."""
+    return make_pipeline(FunctionTransformer(np.asarray, kw_args={"dtype": np.float32}), network)
 
 
 def select_features(schema: Schema, parts: Parts, seed: int) -> Schema:

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from shoal import frames
-from shoal.fragments import Engine, LeafTally, write_route
+from shoal.engines import ROWS, Engine, LeafTally, write_route
 from shoal.whole import Seen
 
 
@@ -60,6 +60,9 @@ class PolarsEngine(Engine):
 
     def sample(self, n_rows, seed):
         return frames.open_frame(self.frame.sample(min(n_rows, self.frame.height), seed=seed))
+
+    def combinations(self, names, most):
+        return self.frame.group_by(names).agg(pl.len().alias(ROWS)).head(most + 1)
 
     def leaves(self, crown, numbers=None):
         numbers = range(crown.n_leaves) if numbers is None else numbers

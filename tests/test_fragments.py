@@ -24,7 +24,9 @@ from shoal import (
 )
 from shoal.datasets import make_census
 from shoal.errors import GuaranteeError, ShoalError
-from shoal.fragments import Crown, Fork, fragment, merge_leaves, release_part
+from shoal.engines import Crown, Fork
+from shoal.fragments import fragment, merge_leaves
+from shoal.parts import release_part
 from shoal.metrics import all_losses
 from shoal.table import encode
 from shoal.whole import Whole
@@ -72,14 +74,12 @@ def test_one_fragment_is_what_the_local_class_releases(census, name):
     assert found.equals(local.with_columns(pl.col(one.name for one in census.schema.quasi).cast(pl.String)))
 
 
-def test_flash_recodes_parts_locally_and_refuses_to_do_so_globally(census):
+def test_flash_recodes_parts_locally(census):
     names = ["age", "sex", "race"]
     frame, schema = census.frame[:2_000].select(names), Schema(census.schema[name] for name in names)
     found, _ = released_in_parts(frame, Flash(schema, k=5, mode="local"), 10**9)
     local = Flash(schema, k=5, mode="local").fit_transform(frame)
     assert found.equals(local.with_columns(pl.all().cast(pl.String)))
-    with pytest.raises(ShoalError, match="cannot be found part by part"):
-        fragment(PolarsEngine(frame), Flash(schema, k=5), 500, 0)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -37,6 +37,7 @@ from shoal.schema import Attribute, Schema
 from shoal.table import Table, encode
 
 thorough = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NO_WEIGHTS = np.empty(0, np.int64)
 
 
 # Random tables: a few groups over two sensitive columns, one with a hierarchy of random shape and one ordered.
@@ -246,7 +247,7 @@ def encoded(table: SimpleNamespace) -> Any:
     member = SimpleNamespace(codes=np.array(table.members, dtype=np.uint8), values=[False, True])
     sensitive = tuple(column for column, _ in table.columns)
     columns = {column.name: column for column in sensitive} | {"in": member}
-    return SimpleNamespace(sensitive=sensitive, columns=columns, n_rows=table.n)
+    return SimpleNamespace(sensitive=sensitive, columns=columns, n_rows=table.n, weights=None)
 
 
 def accepted(asked: list[PrivacyModel], table: SimpleNamespace) -> list[bool]:
@@ -260,7 +261,7 @@ def accepted(asked: list[PrivacyModel], table: SimpleNamespace) -> list[bool]:
     hist, touched = kernel.scratch(rules)
     answers = []
     for start, stop in zip([0, *stops[:-1]], stops, strict=True):
-        answers.append(kernel.rules_hold(rules, codes, members, order, int(start), int(stop), hist, touched))
+        answers.append(kernel.rules_hold(rules, codes, members, NO_WEIGHTS, order, int(start), int(stop), hist, touched))
         assert not hist.any()
     return answers
 
@@ -274,6 +275,28 @@ def test_partitioners_accept_what_the_check_accepts(table: SimpleNamespace, aske
         fulfilled &= model.fulfilled(counts)
         assert model.holds(counts) == model.fulfilled(counts).all()
     assert accepted(asked, table) == fulfilled.tolist()
+
+
+@thorough
+@given(tables(), constraints())
+def test_rows_that_stand_for_many_count_as_many(table: SimpleNamespace, asked: list[PrivacyModel]) -> None:
+    rules = compile_rules(asked, encoded(table), "in")
+    codes, members = sensitive_codes(asked, encoded(table)), released_rows(encoded(table), "in")
+    # Equal rows of a group once, with how many there are.
+    each = np.column_stack([np.array(table.labels), members, codes.reshape(table.n, -1)]).astype(np.int64)
+    once, weights = np.unique(each, axis=0, return_counts=True)
+    once_codes, once_members = np.ascontiguousarray(once[:, 2:].astype(np.uint32)), once[:, 1].astype(np.uint8)
+    hist, touched = kernel.scratch(rules)
+    answers = []
+    for label in np.unique(table.labels):
+        rows = np.flatnonzero(once[:, 0] == label).astype(np.int32)
+        answers.append(
+            kernel.rules_hold(rules, once_codes, once_members, weights, rows, 0, len(rows), hist, touched)
+        )
+        assert not hist.any()
+    by_label = dict(zip(np.unique(table.labels).tolist(), answers, strict=True))
+    in_order = [by_label[table.labels[rows[0]]] for rows in naive.split(table.labels, range(table.n))]
+    assert in_order == accepted(asked, table)
 
 
 @thorough

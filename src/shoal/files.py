@@ -149,12 +149,13 @@ class Appending:
             self._file.close()
 
 
-def read_in_batches(folder: Path, rows: int = 200_000) -> Iterator[polars.DataFrame]:
-    """The rows of a folder of Parquet files, some at a time."""
+def read_in_batches(source: Path, rows: int = 200_000) -> Iterator[polars.DataFrame]:
+    """The rows of a Parquet file, or of a folder of them, some at a time."""
     import polars as pl
     from pyarrow import dataset
 
-    for batch in dataset.dataset(folder, format="parquet").to_batches(batch_size=rows):
+    named = sorted(source.glob("*.parquet")) if source.is_dir() else source
+    for batch in dataset.dataset(named, format="parquet").to_batches(batch_size=rows):
         if batch.num_rows:
             found = pl.from_arrow(batch)
             assert isinstance(found, pl.DataFrame)

@@ -12,159 +12,26 @@ the rows of a fragment together.
 from __future__ import annotations
 
 import math
-import numbers
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import polars as pl
-from sklearn.base import clone
 
 from shoal import frames
 from shoal.anonymizers import Anonymizer
 from shoal.anonymizers.mondrian import Mondrian
+from shoal.engines import Crown, Engine, Fork, LeafTally, look_at
 from shoal.errors import GuaranteeError
-from shoal.guards import membership, released_rows
-from shoal.metrics import Loss, all_losses
-from shoal.notation import plain_text
-from shoal.partition import Counts, Tally, count_groups
+from shoal.guards import membership
+from shoal.partition import Counts, tally_rows
 from shoal.privacy import KAnonymity, PrivacyModel, check_constraints, show_level
-from shoal.recoding import TEXT_RECODINGS
-from shoal.schema import Schema
-from shoal.table import Column, Table, encode_like
-from shoal.whole import Seen, Whole, is_plain_number
+from shoal.table import Column, encode_like
+from shoal.whole import Whole, is_plain_number
 
 SAMPLED_A_FRAGMENT = 500
 """Rows that the sample has of a fragment, about; their number is then right to a tenth."""
 LEAST_SAMPLE, MOST_SAMPLE = 50_000, 2_000_000
-Expression = TypeVar("Expression")
-
-
-class Fork(NamedTuple):
-    """What a node asks of a row: which values of an attribute go left."""
-
-    attribute: str
-    low: Any = None
-    high: Any = None
-    """Of a plain number: from where to where, both included; None is without end."""
-    values: tuple[Any, ...] | None = None
-    """Of any other attribute: those that go left."""
-    missing: bool = False
-    """Whether rows without a value go left."""
-
-
-class Crown(NamedTuple):
-    """A coarse tree of cuts; node 0 is the root, its leaves are numbered from left to right."""
-
-    tests: Sequence[Fork | None]
-    """What a node asks of a row; None in a leaf."""
-    left: Sequence[int]
-    right: Sequence[int]
-    """The children; in a leaf ``right`` is its number."""
-    alike: Sequence[Mapping[str, Any]] = ()
-    """Rows that have just these values are leaves of their own, numbered behind those of the tree."""
-
-    @property
-    def n_of_tree(self) -> int:
-        """Leaves of the tree."""
-        return sum(test is None for test in self.tests)
-
-    @property
-    def n_leaves(self) -> int:
-        """All leaves."""
-        return self.n_of_tree + len(self.alike)
-
-
-class Words(Protocol[Expression]):
-    """How an engine writes down what is asked of a row."""
-
-    def goes_left(self, test: Fork) -> Expression:
-        """Whether a row passes a test."""
-
-    def is_alike(self, values: Mapping[str, Any]) -> Expression:
-        """Whether a row has these values; None is the missing one."""
-
-    def choose(self, condition: Expression, yes: Expression, no: Expression) -> Expression:
-        """One thing or another."""
-
-    def number(self, value: int) -> Expression:
-        """A constant."""
-
-
-def write_route(crown: Crown, words: Words[Expression], number_of_leaf: Sequence[int]) -> Expression:
-    """An expression that gives each row the number of its leaf."""
-
-    def below(node: int) -> Expression:
-        test = crown.tests[node]
-        if test is None:
-            return words.number(number_of_leaf[crown.right[node]])
-        return words.choose(words.goes_left(test), below(crown.left[node]), below(crown.right[node]))
-
-    route = below(0)
-    for i, values in enumerate(crown.alike):
-        route = words.choose(words.is_alike(values), words.number(number_of_leaf[crown.n_of_tree + i]), route)
-    return route
-
-
-class LeafTally(NamedTuple):
-    """What is in each leaf of a crown."""
-
-    population: np.ndarray
-    """Rows of each leaf."""
-    rows: np.ndarray
-    """Those of them that are released."""
-    sensitive: dict[str, tuple[np.ndarray, nw.Series[Any], np.ndarray]]
-    """Of each sensitive attribute: leaves, values, and how many released rows of the leaf have the value."""
-
-
-class Engine(ABC, Generic[Expression]):
-    """What must be known of a table that is too large to be looked at row by row."""
-
-    names: Sequence[str]
-    words: Words[Expression]
-
-    @abstractmethod
-    def count(self) -> int:
-        """All rows."""
-
-    @abstractmethod
-    def ends(self, names: Sequence[str]) -> dict[str, Seen]:
-        """The lowest and the highest value of columns of numbers, and the missing one if there is such."""
-
-    @abstractmethod
-    def distinct(self, name: str, member_of: str | None = None) -> Seen:
-        """The values of a column, among all rows or those that a Boolean column marks."""
-
-    @abstractmethod
-    def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
-        """About so many rows, drawn at random; the same ones for the same seed."""
-
-    @abstractmethod
-    def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
-        """Count what is in each leaf."""
-
-
-def ends_of(found: pl.DataFrame, names: Sequence[str]) -> dict[str, Seen]:
-    """What an engine found of the j-th column: ``low{j}``, ``high{j}``, and ``none{j}`` rows without a value."""
-    seen = {}
-    for j, name in enumerate(names):
-        values = pl.concat([found[f"low{j}"].alias(name), found[f"high{j}"].alias(name)]).drop_nulls()
-        n_missing = int(found[f"none{j}"][0])
-        if n_missing:
-            values = values.extend(pl.Series(name, [None], values.dtype))
-        rows = np.ones(len(values))
-        rows[len(values) - (n_missing > 0) :] = n_missing
-        seen[name] = Seen(frames.open_frame(values.to_frame())[name], rows)
-    return seen
-
-
-def rows_of_leaves(found: pl.DataFrame, n_leaves: int) -> tuple[np.ndarray, np.ndarray]:
-    """What an engine counted: of each ``leaf``, ``n`` rows, of which ``m`` are released."""
-    leaves = found["leaf"].to_numpy()
-    population, released = (np.bincount(leaves, found[name].to_numpy(), n_leaves).astype(np.int64) for name in "nm")
-    return population, released
 
 
 class Fragmentation(NamedTuple):
@@ -183,15 +50,6 @@ class Fragmentation(NamedTuple):
     """Fragments of rows that are all alike; these are the last ones."""
 
 
-def look_at(engine: Engine[Any], schema: Schema, constraints: Sequence[PrivacyModel], missing: Any) -> Whole:
-    """Find out what every fragment must know of the whole table."""
-    plain = [one.name for one in schema.quasi if is_plain_number(one)]
-    seen = engine.ends(plain) if plain else {}
-    seen |= {one.name: engine.distinct(one.name) for one in schema.quasi if one.name not in seen}
-    seen |= {one.name: engine.distinct(one.name, membership(constraints)) for one in schema.sensitive}
-    return Whole.of(schema, seen, missing)
-
-
 def fragment(
     engine: Engine[Any], method: Anonymizer, rows_per_fragment: int, seed: int, y: Any = None
 ) -> Fragmentation:
@@ -203,7 +61,7 @@ def fragment(
     assert schema is not None
     constraints = (KAnonymity(method.k), *check_constraints(method.constraints))
     n_rows = engine.count()
-    whole = look_at(engine, schema, constraints, method.missing)
+    whole = look_at(engine, schema, membership(constraints), method.missing)
     crown = Crown([None], [0], [0])
     if n_rows > rows_per_fragment:
         wanted = SAMPLED_A_FRAGMENT * math.ceil(n_rows / rows_per_fragment)
@@ -348,12 +206,7 @@ def _count(labels: np.ndarray, tally: LeafTally, whole: Whole) -> Counts:
     sensitive = {}
     for name, (leaves, values, rows) in tally.sensitive.items():
         column = whole.sensitive[name]
-        codes = encode_like(values, column)
-        keys, where = np.unique(labels[leaves] * column.n_values + codes, return_inverse=True)
-        counts = np.bincount(where.reshape(-1), rows, len(keys)).astype(np.int64)
-        indptr = np.searchsorted(keys, np.arange(n + 1) * column.n_values)
-        assert column.shares is not None
-        sensitive[name] = Tally(indptr, keys % column.n_values, counts, column.shares)
+        sensitive[name] = tally_rows(labels[leaves], encode_like(values, column), rows, n, column)
     sizes = np.bincount(labels, tally.rows, n).astype(np.int64)
     population = np.bincount(labels, tally.population, n).astype(np.int64)
     return Counts(sizes, population, sensitive, {name: whole.sensitive[name] for name in sensitive})
@@ -370,105 +223,3 @@ def _require_whole_table(counts: Counts, constraints: Sequence[PrivacyModel]) ->
                 f"{constraint.describe()} cannot be reached: the whole table as one group has only the level "
                 f"{show_level(constraint.measure(counts))}; ask for less."
             )
-
-
-class Part(NamedTuple):
-    """What is released of a fragment."""
-
-    frame: nw.DataFrame[Any] | None
-    n_rows: int
-    """Rows that are handed out."""
-    n_groups: int
-    n_suppressed: int
-    squares: float
-    """Sum of the squared sizes of the groups."""
-    loss: Loss
-
-
-def release_part(method: Anonymizer, frame: Any, whole: Whole, y: Any, number: int) -> Part:
-    """Release the rows of a fragment as part of the whole table, and see what comes out of it.
-
-    With a model about a population all its rows are in the frame, and some are released.
-    """
-    one = clone(method)
-    one._whole = whole
-    if one.random_state is not None:
-        one.random_state = np.random.SeedSequence([seed_of(one.random_state), number]).generate_state(1)[0]
-    released, table = one.anonymize_frame(frame, y)
-    member_of = membership(one.constraints)
-    members = None if member_of is None else released_rows(table, member_of) != 0
-    _require_kept(released, one, table, members)
-    loss = all_losses(table, one.labels_, sets=one._recoding() == "set", members=members, nodes=one._released_nodes())
-    labels = one.labels_ if members is None else one.labels_[members]
-    sizes = np.bincount(labels[labels >= 0]).astype(float)
-    n_groups, n_suppressed = int(np.count_nonzero(sizes)), int(np.count_nonzero(labels < 0))
-    return Part(released, len(labels), n_groups, n_suppressed, float((sizes**2).sum()), loss)
-
-
-def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table, members: np.ndarray | None) -> None:
-    """Count once more, from the released values: nothing leaves a fragment that breaks what was asked for."""
-    labels = frames.group_rows(released, list(table.columns)[: len(table.quasi)])
-    counts = count_groups(labels, table.sensitive, members)
-    for constraint in (KAnonymity(method.k), *check_constraints(method.constraints)):
-        if not constraint.holds(counts):
-            raise GuaranteeError(
-                f"{constraint.describe()} was asked for but a fragment has only the level "
-                f"{show_level(constraint.measure(counts))}, so nothing is released: this is a defect of the method."
-            )
-
-
-def seed_of(random_state: Any) -> int:
-    """A number for a source of random numbers."""
-    return int(random_state) if isinstance(random_state, numbers.Integral) else int(random_state.randint(2**31))
-
-
-def add_losses(parts: Sequence[Part]) -> Loss:
-    """What all fragments lose together; how frequent values are in the whole table is not known, nor is the entropy."""
-    n, suppressed = sum(part.n_rows for part in parts), sum(part.n_suppressed for part in parts)
-
-    def mean(values: Iterable[float]) -> float:
-        return sum(part.n_rows * value for part, value in zip(parts, values, strict=True)) / max(n, 1)
-
-    return Loss(
-        ncp=mean(part.loss.ncp for part in parts),
-        granularity=mean(part.loss.granularity for part in parts),
-        gil=sum(part.loss.gil for part in parts),
-        ngil=mean(part.loss.ngil for part in parts),
-        discernibility=sum(part.squares for part in parts) + float(n) * suppressed,
-        average_group_size=(n - suppressed) / max(sum(part.n_groups for part in parts), 1),
-        non_uniform_entropy=math.nan,
-        by_attribute={
-            name: mean(part.loss.by_attribute[name] for part in parts) for name in parts[0].loss.by_attribute
-        },
-    )
-
-
-def as_written(released: Any, raw: pl.DataFrame, method: Anonymizer) -> pl.DataFrame:
-    """Released rows with columns of one type in all fragments; others as they were, marks for missing values too."""
-    schema = method.schema
-    assert schema is not None
-    quasi = [one.name for one in schema.quasi]
-    opened = frames.open_frame(released)
-    frame = opened.to_native()
-    if method.recoding in TEXT_RECODINGS:
-        frame = frame.with_columns(_as_texts(opened[name]) for name in quasi)
-    elif method.recoding == "mean":
-        frame = frame.with_columns(pl.col([one.name for one in schema.quasi if one.kind == "numeric"]).cast(pl.Float64))
-    untouched = [name for name in frame.columns if name not in quasi]
-    return frame.with_columns(raw.select(untouched))  # type: ignore[no-any-return]
-
-
-def _as_texts(series: nw.Series[Any]) -> pl.Series:
-    """Values as they are written in a release, also where nothing was generalised."""
-    if series.dtype == nw.String:
-        return series.to_native()  # type: ignore[no-any-return]
-    factor = frames.factorize(series)
-    texts = pl.Series(series.name, [*(plain_text(value, factor.content) for value in factor.values), None], pl.String)
-    return texts.gather(np.where(factor.codes < 0, len(factor.values), factor.codes))
-
-
-def part_alike(schema: Schema, n_rows: int) -> Part:
-    """What becomes of rows that are all alike: they are released as they are."""
-    nothing = dict.fromkeys((one.name for one in schema.quasi), 0.0)
-    loss = Loss(0.0, 0.0, 0.0, 0.0, float(n_rows) ** 2, float(n_rows), 0.0, nothing)
-    return Part(None, n_rows, 1, 0, float(n_rows) ** 2, loss)

@@ -24,7 +24,8 @@ def make_guard(constraints: Sequence[PrivacyModel], table: Table) -> Guard:
     asked = constraints if member_of is not None else [c for c in constraints if not isinstance(c, KAnonymity)]
     rules = compile_rules(asked, table, member_of)
     members = np.empty(0, np.uint8) if member_of is None else released_rows(table, member_of)
-    return with_scratch(Guard(rules, sensitive_codes(asked, table), members, np.empty(0), np.empty(0)))
+    weights = np.empty(0, np.int64) if table.weights is None else table.weights
+    return with_scratch(Guard(rules, sensitive_codes(asked, table), members, weights, np.empty(0), np.empty(0)))
 
 
 def with_scratch(guard: Guard) -> Guard:
@@ -44,7 +45,10 @@ def compile_rules(constraints: Iterable[PrivacyModel], table: Table, members_col
     rules, used = _rules_and_columns(constraints, table)
     index = {name: position for position, name in enumerate(used)}
     climbing = {rule.attribute for rule in rules if rule.formula == kernel.TREE}
-    priors = [prior_of(_shares(column, members), column if name in climbing else None) for name, column in used.items()]
+    priors = [
+        prior_of(_shares(column, members, table.weights), column if name in climbing else None)
+        for name, column in used.items()
+    ]
     return kernel.lay_out([rule_row(rule, index) for rule in rules], priors)
 
 
@@ -100,8 +104,12 @@ def _rules_and_columns(constraints: Iterable[PrivacyModel], table: Table) -> tup
     return rules, {name: column for name, column in columns.items() if name in named}
 
 
-def _shares(column: Column, members: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+def _shares(
+    column: Column, members: NDArray[np.bool_] | None, weights: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
     if column.shares is not None:
         return column.shares
     codes = column.codes if members is None else column.codes[members]
-    return np.bincount(codes, minlength=column.n_values) / max(len(codes), 1)
+    rows = weights if weights is None or members is None else weights[members]
+    counts = np.bincount(codes, rows, column.n_values)
+    return counts / max(counts.sum(), 1)

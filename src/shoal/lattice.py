@@ -303,22 +303,22 @@ def make_ladders(table: Table) -> list[Ladder]:
 
     A column that can have one value only is released as it is.
     """
-    return [_ladder(column) for column in table.quasi]
+    return [_ladder(column, table.weights) for column in table.quasi]
 
 
-def _ladder(column: Column) -> Ladder:
+def _ladder(column: Column, weights: np.ndarray | None) -> Ladder:
     if column.tree is None or column.n_values == 1:
-        return _halved_bins(column)
+        return _halved_bins(column, weights)
     return Ladder(np.ascontiguousarray(column.tree.table.T), column.tree.first, column.tree.last)
 
 
-def _halved_bins(column: Column) -> Ladder:
+def _halved_bins(column: Column, weights: np.ndarray | None) -> Ladder:
     """Numbers, then up to 16 bins of about equally many rows, then half as many at each level, then the top.
 
     The missing value stays by itself below the top. Bins that hold the same values at two levels make one level.
     """
     n, n_present = column.n_values, column.n_present
-    rows = np.bincount(column.codes, minlength=n)[:n_present].astype(float)
+    rows = np.bincount(column.codes, weights, n)[:n_present].astype(float)
     middle = (np.cumsum(rows) - rows / 2) / max(rows.sum(), 1.0)
     n_bins = 1
     while n_bins < FINEST_BINS and 4 * n_bins <= n_present:

@@ -65,14 +65,13 @@ def all_losses(
     groups = _measure_groups(table, labels, members, nodes)
     shares = _cell_losses(table, groups, "ncp", sets=sets)
     gil = _gil(table, groups)
-    kept = labels if members is None else labels[members]
     return Loss(
         ncp=_weighted_mean(shares, table),
         granularity=_weighted_mean(_cell_losses(table, groups, "granularity", sets=sets), table),
         gil=gil,
         ngil=gil / (groups.n_rows * len(table.quasi)),
-        discernibility=discernibility(kept),
-        average_group_size=average_group_size(kept),
+        discernibility=_discernibility(groups.sizes, groups.n_rows, groups.n_suppressed),
+        average_group_size=_average_size(groups.sizes),
         non_uniform_entropy=_entropy(table, groups, sets=sets),
         by_attribute={column.name: float(share) for column, share in zip(table.quasi, shares, strict=True)},
     )
@@ -109,15 +108,12 @@ def ngil(table: Table, labels: np.ndarray) -> float:
 
 def discernibility(labels: np.ndarray) -> float:
     """Sum of the squared sizes of the groups; a suppressed row counts as many as there are rows."""
-    sizes = np.bincount(labels[labels >= 0]).astype(float)
-    return float((sizes**2).sum() + len(labels) * np.count_nonzero(labels < 0))
+    return _discernibility(np.bincount(labels[labels >= 0]), len(labels), int(np.count_nonzero(labels < 0)))
 
 
 def average_group_size(labels: np.ndarray, k: int = 1) -> float:
     """Mean size of a group, by k (LeFevre's C_avg for the k asked for); suppressed rows are not counted."""
-    kept = labels[labels >= 0]
-    n_groups = np.count_nonzero(np.bincount(kept)) if len(kept) else 0
-    return float(len(kept) / n_groups / k) if n_groups else 0.0
+    return _average_size(np.bincount(labels[labels >= 0])) / k
 
 
 def non_uniform_entropy(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
@@ -187,7 +183,8 @@ class _Groups(NamedTuple):
     n_suppressed: int
     n_rows: int
     """Released rows in all."""
-    members: np.ndarray | None
+    released: np.ndarray | None
+    """How often each row of the table counts, for it is released or not, or stands for many; None: once each."""
     as_nodes: bool
     """Whether groups are released as nodes, a nominal attribute without a hierarchy as a value or the top."""
 
@@ -196,9 +193,11 @@ def _measure_groups(
     table: Table, labels: np.ndarray, members: np.ndarray | None = None, nodes: Nodes | None = None
 ) -> _Groups:
     found = bounds(table, labels) if nodes is None else Bounds(nodes.low, nodes.high)
-    kept = labels if members is None else labels[members]
-    sizes = np.bincount(kept[kept >= 0], minlength=len(found.low))
-    return _Groups(labels, found, sizes, int(np.count_nonzero(kept < 0)), len(kept), members, nodes is not None)
+    released = table.weights
+    if members is not None:
+        released = members.astype(np.int64) * (1 if released is None else released)
+    counts = np.bincount(labels + 1, released, len(found.low) + 1).astype(np.int64)
+    return _Groups(labels, found, counts[1:], int(counts[0]), int(counts.sum()), released, nodes is not None)
 
 
 def _forms(table: Table, groups: _Groups, *, sets: bool) -> np.ndarray:
@@ -228,11 +227,10 @@ def _entropy(table: Table, groups: _Groups, *, sets: bool) -> float:
     low, high = groups.found
     total = 0.0
     for j, column in enumerate(table.quasi):
-        frequency = np.bincount(column.codes, minlength=column.n_values)
+        frequency = np.bincount(column.codes, table.weights, column.n_values)
         covered = _rows_covered(column, form[j], low[:, j], high[:, j], frequency, groups.labels)
-        total += float((groups.sizes * np.log2(covered)).sum() + groups.n_suppressed * np.log2(table.n_rows))
-        codes = column.codes if groups.members is None else column.codes[groups.members]
-        released = np.bincount(codes, minlength=column.n_values)
+        total += float((groups.sizes * np.log2(covered)).sum() + groups.n_suppressed * np.log2(frequency.sum()))
+        released = np.bincount(column.codes, groups.released, column.n_values)
         total -= float((released * np.log2(np.maximum(frequency, 1))).sum())
     return max(total, 0.0)
 
@@ -275,6 +273,15 @@ def _rows_covered(
     elif column.missing >= 0:
         low = np.where((high == column.missing) & (low != high), 0, low)
     return below[high + 1] - below[low]
+
+
+def _discernibility(sizes: np.ndarray, n_rows: int, n_suppressed: int) -> float:
+    return float((sizes.astype(float) ** 2).sum() + n_rows * n_suppressed)
+
+
+def _average_size(sizes: np.ndarray) -> float:
+    n_groups = np.count_nonzero(sizes)
+    return float(sizes.sum() / n_groups) if n_groups else 0.0
 
 
 def _weights(table: Table) -> Any:

@@ -21,40 +21,39 @@ import polars as pl
 
 from shoal import files, frames
 from shoal._kernels import groups
-from shoal.errors import DataError, ShoalError, reason
-from shoal.fragments import (
+from shoal.anonymizers import Anonymizer
+from shoal.counted import Counted, fit_to_counts
+from shoal.engines import (
+    MOST_VALUES,
+    ROWS,
     Crown,
     Engine,
     Fork,
-    Fragmentation,
     LeafTally,
-    Part,
-    add_losses,
-    as_written,
     ends_of,
-    fragment,
-    part_alike,
-    release_part,
+    require_few_values,
     rows_of_leaves,
     write_route,
 )
+from shoal.errors import DataError, ShoalError, reason
+from shoal.fragments import Fragmentation, fragment
 from shoal.guards import membership, truth_of
 from shoal.memory import usable_memory
 from shoal.partition import Counts, Tally
-from shoal.privacy import KAnonymity, PrivacyModel, check_constraints
+from shoal.parts import Part, add_losses, as_written, part_alike, release_part, seed_of
+from shoal.privacy import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
 from shoal.release import Checked, Evidence, Judge, make_anonymizer, parameters_of, require_checkable, require_levels
 from shoal.schema import Schema, require_schema
 from shoal.table import Column, encode_column, require_same_columns
 from shoal.whole import Seen, is_plain_number
 
-MOST_VALUES = 1_000_000
-"""Distinct values of a column that is no plain number."""
 BYTES_A_CELL = 400
 """Memory that a cell of a fragment takes on its way, at the most: text, codes, and what kernels keep of it."""
 LEAST_MEMORY = 2**28
 """Bytes without which DuckDB does nothing."""
 CHECKED_AT_ONCE = 4_000_000
 """Rows whose groups are looked at together when a file is checked."""
+CHANGED = "The table has changed while it was released, so nothing was written: start again."
 FILE, ROW, FRAGMENT = "__shoal_file", "__shoal_row", "__shoal_fragment"
 """Names of columns while rows are sorted out."""
 
@@ -188,10 +187,7 @@ class DuckEngine(Engine[str]):
             f"SELECT {self._values[name]} AS v, count(*) AS n FROM {self._from} {only} GROUP BY 1 "
             f"LIMIT {MOST_VALUES + 1}"
         )
-        if found.height > MOST_VALUES:
-            raise DataError(
-                f"Attribute {name!r} has more than {MOST_VALUES:,} different values: make it numeric or coarser first."
-            )
+        require_few_values(name, found.height)
         found = found.rename({"v": name})
         return Seen(frames.open_frame(found)[name], found["n"].to_numpy())
 
@@ -202,6 +198,14 @@ class DuckEngine(Engine[str]):
         drawn = f"hash(filename, file_row_number, {int(seed)}) < {int(share * (2**64 - 1))}"
         order = "filename, file_row_number"
         return frames.open_frame(self._ask(f"SELECT {kept} FROM {self._from} WHERE {drawn} ORDER BY {order}"))
+
+    def combinations(self, names: Sequence[str], most: int) -> pl.DataFrame:
+        """Every different row of these columns, and how many there are."""
+        asked = ", ".join(f"{self._values[name]} AS {named(name)}" for name in names)
+        by = ", ".join(map(str, range(1, len(names) + 1)))
+        return self._ask(
+            f"SELECT {asked}, count(*) AS {ROWS} FROM {self._from} GROUP BY {by} LIMIT {int(most) + 1}"
+        )
 
     def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
         """Count what is in each leaf."""
@@ -353,16 +357,35 @@ def anonymize_file(
         engine = DuckEngine(connection, table, schema, missing_marks)
         require_same_columns(engine.names, schema)
         fitting = rows_per_fragment or max(int(budget.memory / (BYTES_A_CELL * len(engine.names))), 10 * k)
-        cut = fragment(engine, anonymizer, fitting, random_state or 0, None)
-        engine.sort_out(cut, folder / "fragments")
+        released, cut_into, findings = _plan(engine, anonymizer, table, fitting, missing_marks, folder)
+        asked, member_of = (KAnonymity(k), *check_constraints(constraints)), membership(constraints)
         with files.replacing(out) as written:
-            parts = list(_release_all(cut, folder / "fragments", written, kind, missing_marks, separator))
-            asked = (KAnonymity(k), *check_constraints(constraints))
-            released = written if kind == "parquet" else _copy_of_csv(written, folder, separator)
-            checked = require_levels(_check(connection, released, schema, asked), method)
+            # Rows that are not handed out are needed to see what holds in the population.
+            everyone = (written, kind) if member_of is None else (folder / "population.parquet", "parquet")
+            parts = _write(released, *everyone, separator)
+            checked = require_levels(_check_written(connection, *everyone, schema, asked, folder, separator), method)
+            if member_of is not None:
+                _hand_out(everyone[0], written, kind, separator, member_of)
+                rest = [one for one in asked if not isinstance(one, (KMap, DeltaPresence))]
+                require_levels(_check_written(connection, written, kind, schema, rest, folder, separator), method)
     loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
-    parameters = parameters_of(anonymizer, constraints) | {"engine": "duckdb", "fragments": len(cut.rows)}
-    return Evidence(schema, method, checked, loss, suppressed, parameters)
+    parameters = parameters_of(anonymizer, constraints) | {"engine": "duckdb"} | cut_into
+    return Evidence(schema, method, checked, loss, suppressed, parameters, findings)
+
+
+def _plan(
+    engine: DuckEngine, method: Anonymizer, table: Path, fitting: int, marks: Sequence[str], folder: Path
+) -> tuple[Iterator[Released], dict[str, int], dict[str, Any]]:
+    """What is released, piece by piece, how the table is cut for that, and what was found out on the way."""
+    schema = method.schema
+    assert schema is not None
+    looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
+    if method._wants_counts() and engine.count() > fitting:
+        counted = fit_to_counts(engine, method, fitting)
+        return _release_rows(counted, table, marks, looked_at), {}, counted.fitted.findings()
+    cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), None)
+    engine.sort_out(cut, folder / "fragments")
+    return _release_fragments(cut, folder / "fragments", marks, looked_at), {"fragments": len(cut.rows)}, {}
 
 
 @contextmanager
@@ -410,43 +433,84 @@ def _copy_of_csv(source: Path, folder: Path, separator: str) -> Path:
     return copy
 
 
-def _release_all(
-    cut: Fragmentation,
-    folder: Path,
-    written: Path,
-    kind: str,
-    marks: Sequence[str],
-    separator: str,
-) -> Iterator[Part]:
-    """Release the fragments one after the other into one file."""
+class Released(NamedTuple):
+    """Rows that go to the file, and what they lose if that is known by now."""
+
+    frame: pl.DataFrame | None
+    part: Part | None
+
+
+def _release_rows(counted: Counted, table: Path, marks: Sequence[str], looked_at: Sequence[str]) -> Iterator[Released]:
+    """All rows in their order, put into groups that are known."""
+    n_rows = 0
+    for raw in files.read_in_batches(table):
+        released = counted.release(files.mark_missing(raw, marks, looked_at))
+        n_rows += raw.height
+        yield Released(as_written(released, raw, counted.fitted), None)
+    if n_rows != counted.n_rows:
+        raise DataError(CHANGED)
+    yield Released(None, counted.part)
+
+
+def _release_fragments(
+    cut: Fragmentation, folder: Path, marks: Sequence[str], looked_at: Sequence[str]
+) -> Iterator[Released]:
+    """The rows of one fragment after the other."""
     method, schema = cut.method, cut.method.schema
     assert schema is not None
-    looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
-    hidden = [one.name for one in schema.identifiers]
-    member_of = membership(method.constraints)
+    hidden, member_of = [one.name for one in schema.identifiers], membership(method.constraints)
+    for number, n_rows in enumerate(cut.rows.tolist()):
+        place = folder / f"{FRAGMENT}={number}"
+        if n_rows == 0:
+            continue
+        if number >= len(cut.rows) - cut.n_alike:
+            n_released = 0
+            for batch in files.read_in_batches(place):
+                raw = batch.drop(FILE, ROW)
+                n_released += raw.height if member_of is None else _of_members(raw, member_of).height
+                yield Released(as_written(raw.drop(hidden), raw, method), None)
+            yield Released(None, part_alike(schema, n_released))
+            continue
+        raw = pl.read_parquet(place, hive_partitioning=False).sort(FILE, ROW).drop(FILE, ROW)
+        if raw.height != n_rows:
+            raise DataError(CHANGED)
+        part = release_part(method, files.mark_missing(raw, marks, looked_at), cut.whole, None, number)
+        yield Released(as_written(part.frame, raw, method), part._replace(frame=None))
+
+
+def _write(released: Iterator[Released], written: Path, kind: str, separator: str) -> list[Part]:
+    """Write what is released into one file; returns what it loses."""
+    parts = []
     with files.Appending(written, kind, separator) as writer:
-        for number, n_rows in enumerate(cut.rows.tolist()):
-            place = folder / f"{FRAGMENT}={number}"
-            if n_rows == 0:
-                continue
-            if number >= len(cut.rows) - cut.n_alike:
-                for batch in files.read_in_batches(place):
-                    raw = batch.drop(FILE, ROW)
-                    writer.write(_of_members(as_written(raw.drop(hidden), raw, method), member_of))
-                yield part_alike(schema, n_rows)
-                continue
-            raw = pl.read_parquet(place, hive_partitioning=False).sort(FILE, ROW).drop(FILE, ROW)
-            if raw.height != n_rows:
-                raise DataError("The table has changed while it was released, so nothing was written: start again.")
-            part = release_part(method, files.mark_missing(raw, marks, looked_at), cut.whole, None, number)
-            writer.write(_of_members(as_written(part.frame, raw, method), member_of))
-            yield part._replace(frame=None)
+        for frame, part in released:
+            if frame is not None:
+                writer.write(frame)
+            if part is not None:
+                parts.append(part)
+    return parts
 
 
-def _of_members(released: pl.DataFrame, member_of: str | None) -> pl.DataFrame:
-    """The rows that are handed out, without the column that says which they are."""
-    if member_of is None:
-        return released
+def _hand_out(everyone: Path, written: Path, kind: str, separator: str, member_of: str) -> None:
+    """Write the rows that are handed out, without the column that says which they are."""
+    with files.Appending(written, kind, separator) as writer:
+        for batch in files.read_in_batches(everyone):
+            writer.write(_of_members(batch, member_of))
+
+
+def _check_written(
+    connection: Any,
+    written: Path,
+    kind: str,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel],
+    folder: Path,
+    separator: str,
+) -> Checked:
+    table = written if kind == "parquet" else _copy_of_csv(written, folder, separator)
+    return _check(connection, table, schema, constraints)
+
+
+def _of_members(released: pl.DataFrame, member_of: str) -> pl.DataFrame:
     marks = released[member_of].unique().to_list()
     members = [mark for mark in marks if truth_of(mark, member_of)]
     return released.filter(pl.col(member_of).is_in(members)).drop(member_of)

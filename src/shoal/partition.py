@@ -57,7 +57,12 @@ class Nodes(NamedTuple):
     """int64 (groups, q)."""
 
 
-def count_groups(labels: np.ndarray, columns: Sequence[Column], members: np.ndarray | None = None) -> Counts:
+def count_groups(
+    labels: np.ndarray,
+    columns: Sequence[Column],
+    members: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+) -> Counts:
     """Count rows and sensitive values per group; suppressed rows are a group of their own, the last.
 
     Parameters
@@ -67,8 +72,12 @@ def count_groups(labels: np.ndarray, columns: Sequence[Column], members: np.ndar
         The sensitive columns.
     members : bool array (n,), optional
         Rows that are released; all by default.
+    weights : int array (n,), optional
+        How many rows each of them stands for; by default each for itself.
     """
     numbers, n_groups = close_labels(labels)
+    if weights is not None:
+        return _count_weighted(numbers, n_groups, columns, members, weights)
     order, starts = groups.order_by_label(numbers, n_groups)
     population = np.diff(starts)
     counted = np.empty(0, bool) if members is None else np.asarray(members, bool)
@@ -82,6 +91,28 @@ def count_groups(labels: np.ndarray, columns: Sequence[Column], members: np.ndar
             reference = np.bincount(values, weights=counts, minlength=column.n_values) / released
         tallies[column.name] = Tally(indptr, values, counts, reference)
     return Counts(sizes, population, tallies, {column.name: column for column in columns})
+
+
+def _count_weighted(
+    labels: np.ndarray, n_groups: int, columns: Sequence[Column], members: np.ndarray | None, weights: np.ndarray
+) -> Counts:
+    population = np.bincount(labels, weights, n_groups).astype(np.int64)
+    kept = slice(None) if members is None else np.flatnonzero(members)
+    labels, weights = labels[kept], weights[kept]
+    sizes = np.bincount(labels, weights, n_groups).astype(np.int64)
+    tallies = {column.name: tally_rows(labels, column.codes[kept], weights, n_groups, column) for column in columns}
+    return Counts(sizes, population, tallies, {column.name: column for column in columns})
+
+
+def tally_rows(labels: np.ndarray, codes: np.ndarray, rows: np.ndarray, n_groups: int, column: Column) -> Tally:
+    """How often each value of a column occurs in each group, from entries that stand for many rows each."""
+    keys, where = np.unique(labels.astype(np.int64) * column.n_values + codes, return_inverse=True)
+    counts = np.bincount(where.reshape(-1), rows, len(keys)).astype(np.int64)
+    indptr = np.searchsorted(keys, np.arange(n_groups + 1) * column.n_values)
+    values, reference = keys % max(column.n_values, 1), column.shares
+    if reference is None:
+        reference = np.bincount(values, counts, column.n_values) / max(counts.sum(), 1)
+    return Tally(indptr, values, counts, reference)
 
 
 def close_labels(labels: np.ndarray) -> tuple[np.ndarray, int]:

@@ -84,6 +84,8 @@ class Table:
     columns: dict[str, Column]
     schema: Schema
     n_rows: int
+    weights: np.ndarray | None = None
+    """int64: how many equal rows each row stands for; by default each for itself."""
 
     @property
     def quasi(self) -> tuple[Column, ...]:
@@ -144,7 +146,7 @@ def encode_column(
 def take_rows(table: Table, rows: np.ndarray) -> Table:
     """Some rows of a table, in the same vocabulary."""
     columns = {name: replace(column, codes=column.codes[rows]) for name, column in table.columns.items()}
-    return Table(columns, table.schema, len(rows))
+    return Table(columns, table.schema, len(rows), None if table.weights is None else table.weights[rows])
 
 
 def encode_like(series: nw.Series[Any], fitted: Column, *, unseen: Literal["error", "last"] = "error") -> np.ndarray:

@@ -18,6 +18,8 @@ class Guard(NamedTuple):
     """uint32 (n, s)."""
     members: np.ndarray
     """uint8 (n,): the rows that are released; of length 0 when all are."""
+    weights: np.ndarray
+    """int64 (n,): how many rows each row stands for; of length 0 when each stands for itself."""
     histogram: np.ndarray
     touched: np.ndarray
 
@@ -25,7 +27,9 @@ class Guard(NamedTuple):
 @inner
 def guard_holds(guard, order, start, stop):
     """Whether all rules hold for the group made of the rows ``order[start:stop]``."""
-    return rules_hold(guard.rules, guard.sensitive, guard.members, order, start, stop, guard.histogram, guard.touched)
+    return rules_hold(
+        guard.rules, guard.sensitive, guard.members, guard.weights, order, start, stop, guard.histogram, guard.touched
+    )
 
 
 @jit

@@ -267,7 +267,7 @@ def levels_meet(model, levels, bound, other):  # type: ignore[no-untyped-def]
 
 
 @jit
-def rules_hold(rules, sensitive, members, order, start, stop, hist, touched):  # type: ignore[no-untyped-def]
+def rules_hold(rules, sensitive, members, weights, order, start, stop, hist, touched):  # type: ignore[no-untyped-def]
     """Tell whether all rules hold for the group made of the rows ``order[start:stop]``.
 
     Parameters
@@ -278,24 +278,22 @@ def rules_hold(rules, sensitive, members, order, start, stop, hist, touched):  #
         Codes of the columns that ``rules.column`` counts.
     members : uint8 array (rows,) or of length 0
         1 for released rows; length 0: all are.
+    weights : int64 array (rows,) or of length 0
+        How many rows each row stands for; length 0: for itself.
     order, start, stop
         The group.
     hist, touched : int64 arrays as long as the largest ``rules.n_values``
         Scratch; ``hist`` is all zero on entry and on exit.
     """
-    released = stop - start
-    if members.size > 0:
-        released = 0
-        for i in range(start, stop):
-            released += members[order[i]] != 0
+    released, population = _count_rows(members, weights, order, start, stop)
     for rule in range(rules.first_rule[0]):
-        level = size_level(rules.model[rule], released, stop - start)
+        level = size_level(rules.model[rule], released, population)
         if not meets(rules.model[rule], level, rules.bound[rule], rules.other[rule], True):
             return False
     if released == 0:
         return True
     for column in range(rules.n_values.size):
-        n_ids = _count_values(sensitive, column, members, order, start, stop, hist, touched)
+        n_ids = _count_values(sensitive, column, members, weights, order, start, stop, hist, touched)
         n_ids = _gather(hist, touched, n_ids, rules.n_values[column])
         good = _column_holds(rules, column, touched[:n_ids], hist[:n_ids], released)
         hist[:n_ids] = 0
@@ -314,7 +312,23 @@ def _column_holds(rules, column, ids, counts, n):  # type: ignore[no-untyped-def
 
 
 @inner
-def _count_values(sensitive, column, members, order, start, stop, hist, touched):  # type: ignore[no-untyped-def]
+def _count_rows(members, weights, order, start, stop):  # type: ignore[no-untyped-def]
+    """Return how many rows are released, and how many there are."""
+    population = stop - start
+    if members.size == 0 and weights.size == 0:
+        return population, population
+    released, population = 0, 0
+    for i in range(start, stop):
+        row = order[i]
+        n = weights[row] if weights.size > 0 else 1
+        population += n
+        if members.size == 0 or members[row] != 0:
+            released += n
+    return released, population
+
+
+@inner
+def _count_values(sensitive, column, members, weights, order, start, stop, hist, touched):  # type: ignore[no-untyped-def]
     n_ids = 0
     for i in range(start, stop):
         row = order[i]
@@ -324,7 +338,7 @@ def _count_values(sensitive, column, members, order, start, stop, hist, touched)
         if hist[value] == 0:
             touched[n_ids] = value
             n_ids += 1
-        hist[value] += 1
+        hist[value] += weights[row] if weights.size > 0 else 1
     return n_ids
 
 

@@ -89,6 +89,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _forgot = False
     _whole: Whole | None = None
     """What is known of the table, where only a part of it is fitted."""
+    _weights: np.ndarray | None = None
+    """How many rows each row stands for, where equal ones are given once; see :meth:`_wants_counts`."""
     _absent: frozenset[str] = frozenset()
     """Targets that the table does not have, because ``y`` holds them."""
 
@@ -191,6 +193,10 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The tree of cuts that :meth:`_place` follows."""
         raise ShoalError(f"{type(self).__name__} cannot release rows that it was not fitted on: use fit_transform.")
 
+    def _wants_counts(self) -> bool:
+        """Whether it looks at every different row of the whole table at once, and at how many there are of each."""
+        return False
+
     def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
         """What releases a table part by part, after a look at a sample of it: itself, unless it must learn first."""
         return self
@@ -237,6 +243,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
         described = Schema(attribute for attribute in self.schema_ if attribute.name not in self._absent)
         table, members = _encode(frame, described, constraints, self.missing, self._whole)
+        table = replace(table, weights=self._weights)
         guard = make_guard(constraints, table)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         smallest = largest_k(constraints) if members is None else 1
@@ -365,11 +372,12 @@ def require_whole_table(
     constraints: Sequence[PrivacyModel], table: Table, members: np.ndarray | None, smallest: int
 ) -> None:
     """Nothing coarser than the whole table can be released, so what fails there cannot be reached at all."""
-    if table.n_rows < smallest:
+    counts = count_groups(np.zeros(table.n_rows, np.int64), table.sensitive, members, table.weights)
+    n_rows = int(counts.population.sum())
+    if n_rows < smallest:
         raise GuaranteeError(
-            f"k={smallest} cannot be reached with n_samples={table.n_rows} rows: choose a smaller k or bring more rows."
+            f"k={smallest} cannot be reached with n_samples={n_rows} rows: choose a smaller k or bring more rows."
         )
-    counts = count_groups(np.zeros(table.n_rows, np.int64), table.sensitive, members)
     for constraint in constraints:
         if not constraint.holds(counts):
             raise GuaranteeError(
@@ -387,7 +395,8 @@ def require_released_groups(job: Job, labels: np.ndarray, groups: nw.DataFrame[A
     merged = labels
     if len(job.constraints) > 1:
         merged = np.append(frames.group_rows(groups, groups.columns), -1)[labels]
-    counts = count_groups(merged, job.table.sensitive if len(job.constraints) > 1 else (), job.members)
+    looked_at = job.table.sensitive if len(job.constraints) > 1 else ()
+    counts = count_groups(merged, looked_at, job.members, job.table.weights)
     for constraint in job.constraints:
         if not constraint.holds(counts):
             raise GuaranteeError(

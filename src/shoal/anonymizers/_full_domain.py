@@ -75,6 +75,8 @@ class FullDomain:
         self.tuple_of_row, first_row = _distinct_rows(table)
         self.codes = np.column_stack([column.codes[first_row] for column in table.quasi]).astype(np.int32)
         released = guard.members if len(guard.members) else None
+        if table.weights is not None:
+            released = table.weights if released is None else table.weights * released
         self.sizes = np.bincount(self.tuple_of_row, weights=released, minlength=len(first_row)).astype(np.int64)
         self.tuple_rows, self.tuple_starts = grouping.order_by_label(self.tuple_of_row, len(first_row))
         self.n_rows = int(self.sizes.sum())

@@ -6,7 +6,7 @@ import math
 import numbers
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -240,13 +240,8 @@ class Flash(Anonymizer):
             found["only at the top"] = self._found.only_top
         return found | {"steps": self._n_steps, "not searched": left_out, "searched to the end": recoding.complete}
 
-    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
-        if self.mode != "local":
-            raise ShoalError(
-                f"mode={self.mode!r} looks for levels of the whole table, which cannot be found part by part: use "
-                "mode='local', or work in memory."
-            )
-        return self
+    def _wants_counts(self) -> bool:
+        return self.mode != "local"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -1,0 +1,173 @@
+"""What must be known of a table that is too large to be looked at row by row, and how it is asked for.
+
+An :class:`Engine`, such as Spark or DuckDB, needs to count, to draw a sample, and to tell the rows of the fragments
+apart; what it asks of a row is written once, as a :class:`Crown`, and put into each engine's own words.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import polars as pl
+
+from shoal import frames
+from shoal.errors import DataError
+from shoal.schema import Schema
+from shoal.table import Missing
+from shoal.whole import Seen, Whole, is_plain_number
+
+MOST_VALUES = 1_000_000
+"""Distinct values of a column that is no plain number."""
+ROWS = "__shoal_rows"
+"""Name of the column that says how many rows a different row stands for."""
+Expression = TypeVar("Expression")
+
+
+class Fork(NamedTuple):
+    """What a node asks of a row: which values of an attribute go left."""
+
+    attribute: str
+    low: Any = None
+    high: Any = None
+    """Of a plain number: from where to where, both included; None is without end."""
+    values: tuple[Any, ...] | None = None
+    """Of any other attribute: those that go left."""
+    missing: bool = False
+    """Whether rows without a value go left."""
+
+
+class Crown(NamedTuple):
+    """A coarse tree of cuts; node 0 is the root, its leaves are numbered from left to right."""
+
+    tests: Sequence[Fork | None]
+    """What a node asks of a row; None in a leaf."""
+    left: Sequence[int]
+    right: Sequence[int]
+    """The children; in a leaf ``right`` is its number."""
+    alike: Sequence[Mapping[str, Any]] = ()
+    """Rows that have just these values are leaves of their own, numbered behind those of the tree."""
+
+    @property
+    def n_of_tree(self) -> int:
+        """Leaves of the tree."""
+        return sum(test is None for test in self.tests)
+
+    @property
+    def n_leaves(self) -> int:
+        """All leaves."""
+        return self.n_of_tree + len(self.alike)
+
+
+class Words(Protocol[Expression]):
+    """How an engine writes down what is asked of a row."""
+
+    def goes_left(self, test: Fork) -> Expression:
+        """Whether a row passes a test."""
+
+    def is_alike(self, values: Mapping[str, Any]) -> Expression:
+        """Whether a row has these values; None is the missing one."""
+
+    def choose(self, condition: Expression, yes: Expression, no: Expression) -> Expression:
+        """One thing or another."""
+
+    def number(self, value: int) -> Expression:
+        """A constant."""
+
+
+def write_route(crown: Crown, words: Words[Expression], number_of_leaf: Sequence[int]) -> Expression:
+    """An expression that gives each row the number of its leaf."""
+
+    def below(node: int) -> Expression:
+        test = crown.tests[node]
+        if test is None:
+            return words.number(number_of_leaf[crown.right[node]])
+        return words.choose(words.goes_left(test), below(crown.left[node]), below(crown.right[node]))
+
+    route = below(0)
+    for i, values in enumerate(crown.alike):
+        route = words.choose(words.is_alike(values), words.number(number_of_leaf[crown.n_of_tree + i]), route)
+    return route
+
+
+class LeafTally(NamedTuple):
+    """What is in each leaf of a crown."""
+
+    population: np.ndarray
+    """Rows of each leaf."""
+    rows: np.ndarray
+    """Those of them that are released."""
+    sensitive: dict[str, tuple[np.ndarray, nw.Series[Any], np.ndarray]]
+    """Of each sensitive attribute: leaves, values, and how many released rows of the leaf have the value."""
+
+
+class Engine(ABC, Generic[Expression]):
+    """What must be known of a table that is too large to be looked at row by row."""
+
+    names: Sequence[str]
+    words: Words[Expression]
+
+    @abstractmethod
+    def count(self) -> int:
+        """All rows."""
+
+    @abstractmethod
+    def ends(self, names: Sequence[str]) -> dict[str, Seen]:
+        """The lowest and the highest value of columns of numbers, and the missing one if there is such."""
+
+    @abstractmethod
+    def distinct(self, name: str, member_of: str | None = None) -> Seen:
+        """The values of a column, among all rows or those that a Boolean column marks."""
+
+    @abstractmethod
+    def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
+        """About so many rows, drawn at random; the same ones for the same seed."""
+
+    @abstractmethod
+    def combinations(self, names: Sequence[str], most: int) -> pl.DataFrame:
+        """Every different row of these columns, and how many there are, in ``ROWS``; no more than ``most`` + 1."""
+
+    @abstractmethod
+    def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
+        """Count what is in each leaf."""
+
+
+def look_at(engine: Engine[Any], schema: Schema, member_of: str | None, missing: Missing) -> Whole:
+    """Find out what every part must know of the whole table."""
+    plain = [one.name for one in schema.quasi if is_plain_number(one)]
+    seen = engine.ends(plain) if plain else {}
+    seen |= {one.name: engine.distinct(one.name) for one in schema.quasi if one.name not in seen}
+    seen |= {one.name: engine.distinct(one.name, member_of) for one in schema.sensitive}
+    return Whole.of(schema, seen, missing)
+
+
+def ends_of(found: pl.DataFrame, names: Sequence[str]) -> dict[str, Seen]:
+    """What an engine found of the j-th column: ``low{j}``, ``high{j}``, and ``none{j}`` rows without a value."""
+    seen = {}
+    for j, name in enumerate(names):
+        values = pl.concat([found[f"low{j}"].alias(name), found[f"high{j}"].alias(name)]).drop_nulls()
+        n_missing = int(found[f"none{j}"][0])
+        if n_missing:
+            values = values.extend(pl.Series(name, [None], values.dtype))
+        rows = np.ones(len(values))
+        rows[len(values) - (n_missing > 0) :] = n_missing
+        seen[name] = Seen(frames.open_frame(values.to_frame())[name], rows)
+    return seen
+
+
+def rows_of_leaves(found: pl.DataFrame, n_leaves: int) -> tuple[np.ndarray, np.ndarray]:
+    """What an engine counted: of each ``leaf``, ``n`` rows, of which ``m`` are released."""
+    leaves = found["leaf"].to_numpy()
+    population, released = (np.bincount(leaves, found[name].to_numpy(), n_leaves).astype(np.int64) for name in "nm")
+    return population, released
+
+
+def require_few_values(name: str, n_values: int) -> None:
+    """Refuse a column of names that has nearly as many values as the table has rows."""
+    if n_values > MOST_VALUES:
+        raise DataError(
+            f"Attribute {name!r} has more than {MOST_VALUES:,} different values: make it numeric or coarser first."
+        )

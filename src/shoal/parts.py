@@ -1,0 +1,133 @@
+"""What is released of a part of a large table, and what all parts lose together."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import polars as pl
+from sklearn.base import clone
+
+from shoal import frames
+from shoal.anonymizers import Anonymizer
+from shoal.errors import GuaranteeError
+from shoal.guards import membership, released_rows
+from shoal.metrics import Loss, all_losses
+from shoal.notation import plain_text
+from shoal.partition import count_groups
+from shoal.privacy import KAnonymity, check_constraints, show_level
+from shoal.recoding import TEXT_RECODINGS
+from shoal.schema import Schema
+from shoal.table import Table
+from shoal.whole import Whole
+
+
+class Part(NamedTuple):
+    """What is released of a fragment."""
+
+    frame: nw.DataFrame[Any] | None
+    n_rows: int
+    """Rows that are handed out."""
+    n_groups: int
+    n_suppressed: int
+    squares: float
+    """Sum of the squared sizes of the groups."""
+    loss: Loss
+
+
+def release_part(method: Anonymizer, frame: Any, whole: Whole, y: Any, number: int) -> Part:
+    """Release the rows of a fragment as part of the whole table, and see what comes out of it.
+
+    With a model about a population all its rows are in the frame, and some are released.
+    """
+    one = clone(method)
+    one._whole = whole
+    if one.random_state is not None:
+        one.random_state = np.random.SeedSequence([seed_of(one.random_state), number]).generate_state(1)[0]
+    return measure_part(one, *one.anonymize_frame(frame, y))
+
+
+def measure_part(method: Anonymizer, released: nw.DataFrame[Any], table: Table) -> Part:
+    """See that what was released by a fitted method keeps what was asked for, and what it lost."""
+    member_of = membership(method.constraints)
+    members = None if member_of is None else released_rows(table, member_of) != 0
+    _require_kept(released, method, table, members)
+    labels, sets = method.labels_, method._recoding() == "set"
+    loss = all_losses(table, labels, sets=sets, members=members, nodes=method._released_nodes())
+    counts = count_groups(labels, (), members, table.weights).sizes
+    sizes, n_suppressed = (counts[:-1], int(counts[-1])) if (labels < 0).any() else (counts, 0)
+    squares = float((sizes.astype(float) ** 2).sum())
+    return Part(released, int(counts.sum()), int(np.count_nonzero(sizes)), n_suppressed, squares, loss)
+
+
+def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table, members: np.ndarray | None) -> None:
+    """Count once more, from the released values: nothing leaves a fragment that breaks what was asked for."""
+    labels = frames.group_rows(released, list(table.columns)[: len(table.quasi)])
+    counts = count_groups(labels, table.sensitive, members, table.weights)
+    for constraint in (KAnonymity(method.k), *check_constraints(method.constraints)):
+        if not constraint.holds(counts):
+            raise GuaranteeError(
+                f"{constraint.describe()} was asked for but a fragment has only the level "
+                f"{show_level(constraint.measure(counts))}, so nothing is released: this is a defect of the method."
+            )
+
+
+def seed_of(random_state: Any) -> int:
+    """A number for a source of random numbers."""
+    return int(random_state) if isinstance(random_state, numbers.Integral) else int(random_state.randint(2**31))
+
+
+def add_losses(parts: Sequence[Part]) -> Loss:
+    """What all fragments lose together; how frequent values are in the whole table is not known, nor is the entropy."""
+    n, suppressed = sum(part.n_rows for part in parts), sum(part.n_suppressed for part in parts)
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(part.n_rows * value for part, value in zip(parts, values, strict=True)) / max(n, 1)
+
+    return Loss(
+        ncp=mean(part.loss.ncp for part in parts),
+        granularity=mean(part.loss.granularity for part in parts),
+        gil=sum(part.loss.gil for part in parts),
+        ngil=mean(part.loss.ngil for part in parts),
+        discernibility=sum(part.squares for part in parts) + float(n) * suppressed,
+        average_group_size=(n - suppressed) / max(sum(part.n_groups for part in parts), 1),
+        non_uniform_entropy=math.nan,
+        by_attribute={
+            name: mean(part.loss.by_attribute[name] for part in parts) for name in parts[0].loss.by_attribute
+        },
+    )
+
+
+def as_written(released: Any, raw: pl.DataFrame, method: Anonymizer) -> pl.DataFrame:
+    """Released rows with columns of one type in all fragments; others as they were, marks for missing values too."""
+    schema = method.schema
+    assert schema is not None
+    quasi = [one.name for one in schema.quasi]
+    opened = frames.open_frame(released)
+    frame = opened.to_native()
+    if method.recoding in TEXT_RECODINGS:
+        frame = frame.with_columns(_as_texts(opened[name]) for name in quasi)
+    elif method.recoding == "mean":
+        frame = frame.with_columns(pl.col([one.name for one in schema.quasi if one.kind == "numeric"]).cast(pl.Float64))
+    untouched = [name for name in frame.columns if name not in quasi]
+    return frame.with_columns(raw.select(untouched))  # type: ignore[no-any-return]
+
+
+def _as_texts(series: nw.Series[Any]) -> pl.Series:
+    """Values as they are written in a release, also where nothing was generalised."""
+    if series.dtype == nw.String:
+        return series.to_native()  # type: ignore[no-any-return]
+    factor = frames.factorize(series)
+    texts = pl.Series(series.name, [*(plain_text(value, factor.content) for value in factor.values), None], pl.String)
+    return texts.gather(np.where(factor.codes < 0, len(factor.values), factor.codes))
+
+
+def part_alike(schema: Schema, n_rows: int) -> Part:
+    """What becomes of rows that are all alike: they are released as they are."""
+    nothing = dict.fromkeys((one.name for one in schema.quasi), 0.0)
+    loss = Loss(0.0, 0.0, 0.0, 0.0, float(n_rows) ** 2, float(n_rows), 0.0, nothing)
+    return Part(None, n_rows, 1, 0, float(n_rows) ** 2, loss)
