@@ -71,9 +71,7 @@ def test_counts_give_the_release_of_the_rows_themselves(census, how):
     table = encode(frame, schema)
     nodes, sets = local._released_nodes(), local._recoding() == "set"
     expected = all_losses(table, local.labels_, sets=sets, nodes=nodes)
-    assert counted.part.loss._asdict() == {
-        name: pytest.approx(value) for name, value in expected._asdict().items()
-    }
+    assert counted.part.loss._asdict() == {name: pytest.approx(value) for name, value in expected._asdict().items()}
     together = add_losses([counted.part])
     assert together.ncp == pytest.approx(expected.ncp)
     assert together.discernibility == pytest.approx(expected.discernibility)

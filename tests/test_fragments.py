@@ -23,11 +23,11 @@ from shoal import (
     check,
 )
 from shoal.datasets import make_census
-from shoal.errors import GuaranteeError, ShoalError
 from shoal.engines import Crown, Fork
+from shoal.errors import GuaranteeError
 from shoal.fragments import fragment, merge_leaves
-from shoal.parts import release_part
 from shoal.metrics import all_losses
+from shoal.parts import release_part
 from shoal.table import encode
 from shoal.whole import Whole
 from tables import tables

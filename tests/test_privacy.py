@@ -261,7 +261,8 @@ def accepted(asked: list[PrivacyModel], table: SimpleNamespace) -> list[bool]:
     hist, touched = kernel.scratch(rules)
     answers = []
     for start, stop in zip([0, *stops[:-1]], stops, strict=True):
-        answers.append(kernel.rules_hold(rules, codes, members, NO_WEIGHTS, order, int(start), int(stop), hist, touched))
+        group = (order, int(start), int(stop))
+        answers.append(kernel.rules_hold(rules, codes, members, NO_WEIGHTS, *group, hist, touched))
         assert not hist.any()
     return answers
 

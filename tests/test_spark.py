@@ -1,26 +1,53 @@
 """The same anonymizers on Spark: one fragment is the local release, many keep what was asked for."""
 
+import contextlib
+import os
+import signal
 import sys
+import threading
+import time
 import warnings
+from pathlib import Path
 
 import polars as pl
 import pytest
 
-from shoal import Flash, KAnonymity, LDiversity, Mondrian, check
+from shoal import (
+    AccuracyGuided,
+    Attribute,
+    DeltaDisclosure,
+    Flash,
+    HilbertCurve,
+    KAnonymity,
+    KMap,
+    LDiversity,
+    Mondrian,
+    Schema,
+    TCloseness,
+)
+from shoal import check as check_in_memory
 from shoal.datasets import make_census
-from shoal.errors import ShoalError
+from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.metrics import all_losses
+from shoal.table import encode
 
 pytest.importorskip("pyspark")
-from shoal.spark import SparkAnonymizer, java_version, provide_java, start_session  # noqa: E402
+from shoal.spark import SparkAnonymizer, check, java_version, provide_java, start_session  # noqa: E402
+from shoal.spark_files import anonymize_files, check_files, told  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Spark warns of versions of pandas that it was not tested with
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # Spark warns of versions of pandas that it was not tested with
+    pytest.mark.xdist_group("spark"),  # one session at a time in a process
+]
+QUIET = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
 
 
 @pytest.fixture(scope="module")
 def spark():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        session = start_session("local[2]", **{"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false"})
+        few = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "700m", "spark.driver.maxResultSize": "4m"}
+        session = start_session("local[2]", **few, **QUIET)
     yield session
     session.stop()
 
@@ -37,30 +64,261 @@ def table(spark, census, tmp_path_factory):
     return spark.read.parquet(str(file))
 
 
+def collected(table):
+    return pl.from_arrow(table.toArrow())
+
+
 def as_texts(frame):
     return frame.select(pl.all().cast(pl.String)).sort(pl.all())
 
 
-def test_one_fragment_is_what_the_local_class_releases(census, table):
-    found = pl.from_arrow(SparkAnonymizer(Mondrian(census.schema, k=10)).fit_transform(table).toArrow())
-    local = Mondrian(census.schema, k=10).fit_transform(census.frame)
-    assert as_texts(found).equals(as_texts(local.select(found.columns)))
+@pytest.mark.parametrize("method", [Mondrian, HilbertCurve])
+def test_one_fragment_is_what_the_local_class_releases(census, table, method):
+    anonymizer = SparkAnonymizer(method(census.schema, k=10))
+    found = collected(anonymizer.fit_transform(table))
+    local = method(census.schema, k=10)
+    released = local.fit_transform(census.frame)
+    assert as_texts(found).equals(as_texts(released.select(found.columns)))
+    expected = all_losses(encode(census.frame, census.schema), local.labels_)
+    assert anonymizer.loss().ncp == pytest.approx(expected.ncp)
+    assert anonymizer.loss().discernibility == pytest.approx(expected.discernibility)
 
 
 def test_many_fragments_keep_what_was_asked_for(census, table, tmp_path):
     method = Mondrian(census.schema, k=5, constraints=[LDiversity(2)])
-    spark = SparkAnonymizer(method, rows_per_fragment=800)
-    spark.fit_transform(table).write.parquet(str(tmp_path / "released"))
+    anonymizer = SparkAnonymizer(method, rows_per_fragment=800)
+    anonymizer.fit_transform(table).write.parquet(str(tmp_path / "released"))
     released = pl.read_parquet(tmp_path / "released" / "*.parquet")
-    assert len(spark.fragments_) > 2
+    assert len(anonymizer.fragments_) > 2
     assert released.height == 4_000
     assert "person-id" not in released.columns
-    assert check(released, census.schema, [KAnonymity(5), LDiversity(2)]).holds
+    asked = [KAnonymity(5), LDiversity(2)]
+    checked = check_in_memory(released, census.schema, asked)
+    assert checked.holds
+    # What was written tells what was lost; groups of two fragments may be released alike.
+    loss = anonymizer.loss()
+    assert 4_000 / loss.average_group_size >= checked.groups
+    local = Mondrian(census.schema, k=5, constraints=[LDiversity(2)]).fit(census.frame)
+    assert loss.ncp < 1.1 * all_losses(encode(census.frame, census.schema), local.labels_).ncp
 
 
-def test_what_needs_the_whole_table_is_refused(census, table):
-    with pytest.raises(ShoalError, match="cannot be found part by part"):
-        SparkAnonymizer(Flash(census.schema, k=5), rows_per_fragment=500).fit_transform(table)
+def test_what_was_lost_is_worked_out_if_only_some_rows_were_looked_at(census, table):
+    anonymizer = SparkAnonymizer(Mondrian(census.schema, k=5), rows_per_fragment=800)
+    released = anonymizer.fit_transform(table)
+    released.limit(1).collect()
+    seen_in_part = anonymizer.loss()
+    released = anonymizer.fit_transform(table)
+    assert released.count() == 4_000
+    assert anonymizer.loss().by_attribute == pytest.approx(seen_in_part.by_attribute)
+    assert anonymizer.suppressed() == 0
+
+
+def test_guided_groups_follow_a_column_of_predictions(spark, census, tmp_path):
+    guided = census.frame.with_columns(says=pl.Series([i % 2 for i in range(4_000)]))
+    guided.write_parquet(tmp_path / "guided.parquet")
+    method = AccuracyGuided(census.schema, k=10, guide="hard", recoding="interval")
+    rows = spark.read.parquet(str(tmp_path / "guided.parquet"))
+    found = collected(SparkAnonymizer(method, y="says").fit_transform(rows))
+    assert "says" not in found.columns
+    local = AccuracyGuided(census.schema, k=10, guide="hard", recoding="interval")
+    released = local.fit_transform(census.frame, guided["says"])
+    assert as_texts(found).equals(as_texts(released.select(found.columns)))
+    many = collected(SparkAnonymizer(method, y="says", rows_per_fragment=1_000).fit_transform(rows))
+    assert check_in_memory(many, census.schema, [KAnonymity(10)]).holds
+
+
+@pytest.mark.parametrize("how", [{"suppression": 0.05}, {"mode": "local"}, {"constraints": [TCloseness(0.5)]}], ids=str)
+def test_flash_finds_levels_of_the_whole_table(census, table, how):
+    names = ["age", "sex", "race", "education", "condition"]
+    rows, schema = table.select(*names), Schema(census.schema[name] for name in names)
+    anonymizer = SparkAnonymizer(Flash(schema, k=5, **how), rows_per_fragment=500)
+    found = collected(anonymizer.fit_transform(rows))
+    asked = [KAnonymity(5), *how.get("constraints", ())]
+    assert check_in_memory(found, schema, asked).holds
+    if "mode" in how:
+        return
+    local = Flash(schema, k=5, **how)
+    released = local.fit_transform(census.frame.select(names))
+    assert as_texts(found).equals(as_texts(released))
+    assert anonymizer.suppressed() == (local.labels_ < 0).sum()
+    nodes = local._released_nodes()
+    expected = all_losses(encode(census.frame.select(names), schema), local.labels_, nodes=nodes)
+    assert anonymizer.loss().ncp == pytest.approx(expected.ncp)
+
+
+def test_rows_that_are_all_alike_need_not_fit_anywhere(spark, tmp_path):
+    ages = pl.concat([pl.Series([40] * 3_000), pl.Series([20 + i % 30 for i in range(1_000)])])
+    frame = pl.DataFrame({"age": ages, "town": ["Graz"] * 3_000 + ["Linz", "Wels"] * 500})
+    frame.write_parquet(tmp_path / "skewed.parquet")
+    schema = Schema([Attribute("age"), Attribute("town", kind="nominal")])
+    anonymizer = SparkAnonymizer(Mondrian(schema, k=5), rows_per_fragment=400)
+    found = collected(anonymizer.fit_transform(spark.read.parquet(str(tmp_path / "skewed.parquet"))))
+    assert max(anonymizer.fragments_) == 3_000
+    assert found.filter((pl.col("age") == "40") & (pl.col("town") == "Graz")).height == 3_000
+    assert check_in_memory(found, schema, [KAnonymity(5)]).holds
+    assert anonymizer.loss().discernibility > 3_000**2
+
+
+def test_a_table_is_checked_as_in_memory(census, table):
+    asked = [KAnonymity(2), TCloseness(0.9)]
+    found = check(table, census.schema, asked, threshold=0.1)
+    in_memory = check_in_memory(census.frame, census.schema, asked, threshold=0.1)
+    assert not found.holds
+    assert [one.level for one in found.measured] == pytest.approx([one.level for one in in_memory.measured])
+    assert [one.holds for one in found.measured] == [one.holds for one in in_memory.measured]
+    assert found.risk == pytest.approx(in_memory.risk)
+    assert [part.tolist() for part in found.sizes] == [part.tolist() for part in in_memory.sizes]
+
+
+def test_populations_and_several_secrets_are_checked_as_in_memory(spark, tmp_path):
+    frame = pl.DataFrame({
+        "age": [20 + i % 7 for i in range(300)],
+        "sick": [None if i % 11 == 0 else ["flu", "cold", "none"][i % 3] for i in range(300)],
+        "pay": [float(i % 5) for i in range(300)],
+        "in": ["yes" if i % 2 else "no" for i in range(300)],
+    })  # fmt: skip
+    frame.write_parquet(tmp_path / "people.parquet")
+    schema = Schema([
+        Attribute("age"), Attribute("sick", "sensitive", "nominal"), Attribute("pay", "sensitive", "numeric"),
+        Attribute("in", "other", "nominal"),
+    ])  # fmt: skip
+    asked = [KMap(3, "in"), LDiversity(2, attribute="sick")]
+    found = check(spark.read.parquet(str(tmp_path / "people.parquet")), schema, asked)
+    in_memory = check_in_memory(frame, schema, asked)
+    assert [one.level for one in found.measured] == pytest.approx([one.level for one in in_memory.measured])
+    assert found.risk == pytest.approx(in_memory.risk)
+
+
+def test_what_cannot_be_kept_or_read_gets_a_sentence(census, table):
+    with pytest.raises(ShoalError, match="may break where groups of two fragments are released alike"):
+        SparkAnonymizer(Mondrian(census.schema, k=5, constraints=[DeltaDisclosure(2.0)])).fit_transform(table)
+    with pytest.raises(GuaranteeError, match="cannot be reached"):
+        SparkAnonymizer(Mondrian(census.schema, k=5_000)).fit_transform(table)
+    with pytest.raises(ShoalError, match="There is no release yet"):
+        SparkAnonymizer(Mondrian(census.schema, k=5)).loss()
+    with pytest.raises(ShoalError, match="'age' is numeric, but holds 'x1'"):
+        texts = table.selectExpr("concat('x', cast(floor(age / 100) + 1 as string)) as age")
+        SparkAnonymizer(Mondrian(Schema([Attribute("age")]), k=5)).fit_transform(texts)
+
+
+def test_a_worker_says_in_one_sentence_what_is_wrong(spark, census, tmp_path):
+    census.frame.write_parquet(tmp_path / "people.parquet")
+    rows = spark.read.parquet(str(tmp_path / "people.parquet"))
+    released = SparkAnonymizer(Mondrian(census.schema, k=5)).fit_transform(rows)
+    census.frame[:3_000].write_parquet(tmp_path / "people.parquet")
+    rows.sparkSession.catalog.refreshByPath(str(tmp_path / "people.parquet"))
+    with pytest.raises(Exception) as raised:
+        released.collect()
+    assert isinstance(told(raised.value), DataError)
+    assert "has changed since its rows were counted" in str(told(raised.value))
+
+
+# Files; each call has a session of its own, so the one of this module is stopped for them
+
+
+@pytest.fixture(scope="module")
+def sessions_of_their_own(spark):
+    spark.stop()
+
+
+@pytest.mark.usefixtures("sessions_of_their_own")
+def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
+    rows = [f"{20 + i % 40};{'?' if i % 7 == 0 else 'Graz'}; 00{i}" for i in range(400)]
+    (tmp_path / "in.csv").write_text("age;town;note\n" + "\n".join(rows) + "\n")
+    schema = Schema([Attribute("age"), Attribute("town", kind="nominal"), Attribute("note", "other", "nominal")])
+    how = {"master": "local[2]", "missing_marks": ["?"]}
+    out = tmp_path / "out.csv"
+    evidence = anonymize_files(tmp_path / "in.csv", schema, 5, out, rows_per_fragment=100, **how)
+    written = pl.concat(pl.read_csv(part, infer_schema=False, separator=";") for part in out.glob("part-*.csv"))
+    assert sorted(written["note"]) == sorted(f" 00{i}" for i in range(400))
+    assert written.group_by("age", "town").len()["len"].min() >= 5
+    assert evidence.k >= 5
+    assert evidence.parameters["fragments"] > 1
+    assert 0 < evidence.loss.ncp < 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
+    assert check_files(out, schema, [KAnonymity(5)], **how).holds
+    with pytest.raises(DataError, match="is there already"):
+        anonymize_files(tmp_path / "in.csv", schema, 5, out, **how)
+    with pytest.raises(DataError, match="is not there"):
+        check_files(tmp_path / "none.parquet", schema, **how)
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(DataError, match="start Spark with the Delta library"):
+        check_files(tmp_path / "table", schema, **how)
+
+
+@pytest.mark.usefixtures("sessions_of_their_own")
+def test_only_members_of_a_population_are_handed_out(tmp_path):
+    frame = pl.DataFrame({"age": [20 + i % 30 for i in range(900)], "in": [i % 3 == 0 for i in range(900)]})
+    frame.write_parquet(tmp_path / "people.parquet")
+    schema = Schema([Attribute("age"), Attribute("in", "other", "nominal")])
+    out = tmp_path / "out.parquet"
+    found = anonymize_files(
+        tmp_path / "people.parquet", schema, 4, out, constraints=[KMap(20, "in")], master="local[2]"
+    )
+    assert found.checked.level("kmap") >= 20
+    released = pl.read_parquet(out / "*.parquet")
+    assert released.columns == ["age"]
+    assert released.height == 300
+    assert released.group_by("age").len()["len"].min() >= 4
+
+
+# A cluster, whose processes can be ended
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are found in /proc")
+@pytest.mark.usefixtures("sessions_of_their_own")
+def test_a_worker_that_dies_is_survived_and_the_driver_sees_no_rows(tmp_path):
+    # The driver may take a sixteenth of the table from workers.
+    small = {"spark.driver.memory": "512m", "spark.driver.maxResultSize": "4m", "spark.sql.shuffle.partitions": "8"}
+    small |= {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
+    session = start_session("local-cluster[2,1,1024]", **small, **QUIET)
+    try:
+        n_rows, n_columns = 1_000_000, 8
+        columns = [f"cast(hash(id, {j}) & {(31, 255, 1023)[j % 3]} as bigint) as x{j}" for j in range(n_columns)]
+        rows = session.range(n_rows).selectExpr(*columns)
+        schema = Schema(Attribute(f"x{j}") for j in range(n_columns))
+        with pytest.raises(Exception, match="maxResultSize"):
+            rows.toArrow()
+        anonymizer = SparkAnonymizer(Mondrian(schema, k=10), rows_per_fragment=40_000)
+        released = anonymizer.fit_transform(rows)
+        killed = []
+        watching = threading.Thread(target=end_a_worker, args=(session, killed), daemon=True)
+        watching.start()
+        released.write.parquet(str(tmp_path / "released"))
+        watching.join(10)
+        assert killed
+        assert killed[0] not in workers()
+        found = pl.scan_parquet(tmp_path / "released" / "*.parquet").group_by(pl.all()).len().collect()
+        assert found["len"].sum() == n_rows
+        assert found["len"].min() >= 10
+        assert anonymizer.loss().average_group_size == pytest.approx(n_rows / found.height, rel=0.05)
+        assert check(session.read.parquet(str(tmp_path / "released")), schema, [KAnonymity(10)]).holds
+    finally:
+        session.stop()
+
+
+def end_a_worker(session, killed):
+    """End a process of the cluster once some fragments are released and others are not."""
+    tracker = session.sparkContext.statusTracker()
+    while not killed:
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None and info.numTasks == 8 and 1 <= info.numCompletedTasks < 8:
+                killed.append(workers()[0])
+                os.kill(killed[0], signal.SIGKILL)
+                return
+        time.sleep(0.05)
+
+
+def workers():
+    """Processes of a cluster on this machine."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
 
 
 def test_a_java_is_found(monkeypatch):

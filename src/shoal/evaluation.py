@@ -371,9 +371,9 @@ def _describe(release: Release) -> dict[str, Any]:
     sizes = release.checked.sizes
     return {
         "groups": release.checked.groups,
-        "smallest_group": int(sizes.min()),
-        "median_group": float(np.median(sizes)),
-        "largest_group": int(sizes.max()),
+        "smallest_group": int(sizes.rows[0]),
+        "median_group": sizes.median,
+        "largest_group": int(sizes.rows[-1]),
         "suppressed": release.suppressed,
         "ncp": float(release.loss.ncp),
     }

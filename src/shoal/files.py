@@ -350,6 +350,11 @@ def _blank_rows(path: Path, separator: str, width: int) -> list[int]:
     return blank
 
 
+def find_separator(line: str) -> str:
+    """The separator that a line has most of."""
+    return max(",;\t|", key=line.count)
+
+
 def _csv_header(path: Path, separator: str | None) -> tuple[list[str], str]:
     if separator is not None:
         _require_separator(separator)
@@ -366,7 +371,7 @@ def _csv_header(path: Path, separator: str | None) -> tuple[list[str], str]:
     if not line.strip():
         raise DataError(f"{str(path)!r} is empty: a header line and at least one row are needed.")
     if separator is None:
-        separator = max(",;\t|", key=line.count)
+        separator = find_separator(line)
     names = next(csv.reader([line], delimiter=separator))
     for name in names:
         if names.count(name) > 1:

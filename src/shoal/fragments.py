@@ -67,6 +67,7 @@ def fragment(
         wanted = SAMPLED_A_FRAGMENT * math.ceil(n_rows / rows_per_fragment)
         sample = engine.sample(min(max(wanted, LEAST_SAMPLE), MOST_SAMPLE), seed)
         guide = None if y is None else y(sample)
+        sample = sample.select([name for name in sample.columns if name in schema])
         method = method._for_parts(sample, guide)
         smallest = max(math.ceil(rows_per_fragment / 2 * len(sample) / n_rows), 1)
         crown = grow_crown(method, sample, whole, smallest, guide)

@@ -34,6 +34,22 @@ class Loss(NamedTuple):
     """NCP of each quasi-identifier."""
 
 
+class SizeCounts(NamedTuple):
+    """How many groups there are of each size: a few numbers, however many groups there are."""
+
+    rows: np.ndarray
+    """int: released rows of a group, ascending."""
+    groups: np.ndarray
+    """int: groups of so many rows."""
+
+    @property
+    def median(self) -> float:
+        """Size of the group in the middle."""
+        n, upto = int(self.groups.sum()), np.cumsum(self.groups)
+        middle = np.searchsorted(upto, [(n - 1) // 2, n // 2], side="right")
+        return float(self.rows[middle].mean())
+
+
 class Risk(NamedTuple):
     """Risk of re-identification, from 0 to 1."""
 

@@ -40,7 +40,7 @@ from shoal.fragments import Fragmentation, fragment
 from shoal.guards import membership, truth_of
 from shoal.memory import usable_memory
 from shoal.partition import Counts, Tally
-from shoal.parts import Part, add_losses, as_written, part_alike, release_part, seed_of
+from shoal.parts import Part, add_losses, as_written, column_reader, part_alike, release_part, seed_of
 from shoal.privacy import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
 from shoal.release import Checked, Evidence, Judge, make_anonymizer, parameters_of, require_checkable, require_levels
 from shoal.schema import Schema, require_schema
@@ -138,13 +138,21 @@ class DuckEngine(Engine[str]):
     """A Parquet file, or a folder of them, looked at by DuckDB."""
 
     def __init__(
-        self, connection: Any, source: Path, schema: Schema, marks: Sequence[str], *, compared: bool = True
+        self,
+        connection: Any,
+        source: Path,
+        schema: Schema,
+        marks: Sequence[str],
+        *,
+        compared: bool = True,
+        guide: str | None = None,
     ) -> None:
         self._connection = connection
         self._from = f"read_parquet({literal(_pattern(source))}, file_row_number = true, filename = true)"
         described = self._ask(f"DESCRIBE SELECT * EXCLUDE (file_row_number, filename) FROM {self._from}")
         types = dict(zip(described["column_name"], described["column_type"], strict=True))
         self.names = list(types)
+        self._guide = guide
         self._values = {
             one.name: _value(named(one.name), types[one.name], marks) for one in schema if one.name in types
         }
@@ -194,7 +202,8 @@ class DuckEngine(Engine[str]):
     def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
         """About so many rows, by a number that is drawn from where a row lies in its file."""
         share = min(1.0, n_rows / max(self.count(), 1))
-        kept = ", ".join(f"{value} AS {named(name)}" for name, value in self._values.items())
+        guide = [] if self._guide is None or self._guide in self._values else [named(self._guide)]
+        kept = ", ".join([*(f"{value} AS {named(name)}" for name, value in self._values.items()), *guide])
         drawn = f"hash(filename, file_row_number, {int(seed)}) < {int(share * (2**64 - 1))}"
         order = "filename, file_row_number"
         return frames.open_frame(self._ask(f"SELECT {kept} FROM {self._from} WHERE {drawn} ORDER BY {order}"))
@@ -203,9 +212,7 @@ class DuckEngine(Engine[str]):
         """Every different row of these columns, and how many there are."""
         asked = ", ".join(f"{self._values[name]} AS {named(name)}" for name in names)
         by = ", ".join(map(str, range(1, len(names) + 1)))
-        return self._ask(
-            f"SELECT {asked}, count(*) AS {ROWS} FROM {self._from} GROUP BY {by} LIMIT {int(most) + 1}"
-        )
+        return self._ask(f"SELECT {asked}, count(*) AS {ROWS} FROM {self._from} GROUP BY {by} LIMIT {int(most) + 1}")
 
     def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
         """Count what is in each leaf."""
@@ -354,10 +361,10 @@ def anonymize_file(
         separator = (
             found if found is not None and source.suffix == out.suffix else "\t" if out.suffix == ".tsv" else ","
         )
-        engine = DuckEngine(connection, table, schema, missing_marks)
-        require_same_columns(engine.names, schema)
+        engine = DuckEngine(connection, table, schema, missing_marks, guide=y)
+        require_same_columns([name for name in engine.names if name != y or name in schema], schema)
         fitting = rows_per_fragment or max(int(budget.memory / (BYTES_A_CELL * len(engine.names))), 10 * k)
-        released, cut_into, findings = _plan(engine, anonymizer, table, fitting, missing_marks, folder)
+        released, cut_into, findings = _plan(engine, anonymizer, table, fitting, missing_marks, folder, y)
         asked, member_of = (KAnonymity(k), *check_constraints(constraints)), membership(constraints)
         with files.replacing(out) as written:
             # Rows that are not handed out are needed to see what holds in the population.
@@ -374,7 +381,13 @@ def anonymize_file(
 
 
 def _plan(
-    engine: DuckEngine, method: Anonymizer, table: Path, fitting: int, marks: Sequence[str], folder: Path
+    engine: DuckEngine,
+    method: Anonymizer,
+    table: Path,
+    fitting: int,
+    marks: Sequence[str],
+    folder: Path,
+    y: str | None,
 ) -> tuple[Iterator[Released], dict[str, int], dict[str, Any]]:
     """What is released, piece by piece, how the table is cut for that, and what was found out on the way."""
     schema = method.schema
@@ -383,9 +396,9 @@ def _plan(
     if method._wants_counts() and engine.count() > fitting:
         counted = fit_to_counts(engine, method, fitting)
         return _release_rows(counted, table, marks, looked_at), {}, counted.fitted.findings()
-    cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), None)
+    cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), column_reader(y))
     engine.sort_out(cut, folder / "fragments")
-    return _release_fragments(cut, folder / "fragments", marks, looked_at), {"fragments": len(cut.rows)}, {}
+    return _release_fragments(cut, folder / "fragments", marks, looked_at, y), {"fragments": len(cut.rows)}, {}
 
 
 @contextmanager
@@ -453,12 +466,13 @@ def _release_rows(counted: Counted, table: Path, marks: Sequence[str], looked_at
 
 
 def _release_fragments(
-    cut: Fragmentation, folder: Path, marks: Sequence[str], looked_at: Sequence[str]
+    cut: Fragmentation, folder: Path, marks: Sequence[str], looked_at: Sequence[str], y: str | None
 ) -> Iterator[Released]:
     """The rows of one fragment after the other."""
     method, schema = cut.method, cut.method.schema
     assert schema is not None
     hidden, member_of = [one.name for one in schema.identifiers], membership(method.constraints)
+    left_out, read_guide = [y] if y is not None and y not in schema else [], column_reader(y)
     for number, n_rows in enumerate(cut.rows.tolist()):
         place = folder / f"{FRAGMENT}={number}"
         if n_rows == 0:
@@ -466,7 +480,7 @@ def _release_fragments(
         if number >= len(cut.rows) - cut.n_alike:
             n_released = 0
             for batch in files.read_in_batches(place):
-                raw = batch.drop(FILE, ROW)
+                raw = batch.drop(FILE, ROW, *left_out)
                 n_released += raw.height if member_of is None else _of_members(raw, member_of).height
                 yield Released(as_written(raw.drop(hidden), raw, method), None)
             yield Released(None, part_alike(schema, n_released))
@@ -474,7 +488,9 @@ def _release_fragments(
         raw = pl.read_parquet(place, hive_partitioning=False).sort(FILE, ROW).drop(FILE, ROW)
         if raw.height != n_rows:
             raise DataError(CHANGED)
-        part = release_part(method, files.mark_missing(raw, marks, looked_at), cut.whole, None, number)
+        guide = None if read_guide is None else read_guide(frames.open_frame(raw))
+        raw = raw.drop(left_out)
+        part = release_part(method, files.mark_missing(raw, marks, looked_at), cut.whole, guide, number)
         yield Released(as_written(part.frame, raw, method), part._replace(frame=None))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -42,7 +42,8 @@ class Part(NamedTuple):
 def release_part(method: Anonymizer, frame: Any, whole: Whole, y: Any, number: int) -> Part:
     """Release the rows of a fragment as part of the whole table, and see what comes out of it.
 
-    With a model about a population all its rows are in the frame, and some are released.
+    ``y`` is what the method is guided by, a value for each row. With a model about a population all its rows are in the
+    frame, and some are released.
     """
     one = clone(method)
     one._whole = whole
@@ -76,9 +77,35 @@ def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table,
             )
 
 
+def column_reader(name: str | None) -> Callable[[nw.DataFrame[Any]], np.ndarray] | None:
+    """What gives each row of a frame what a method is guided by: a column of it."""
+    return None if name is None else lambda frame: frame[name].to_numpy()
+
+
 def seed_of(random_state: Any) -> int:
     """A number for a source of random numbers."""
     return int(random_state) if isinstance(random_state, numbers.Integral) else int(random_state.randint(2**31))
+
+
+N_NUMBERS = 8
+"""Numbers that tell of a part, before those of its attributes."""
+
+
+def as_numbers(part: Part) -> list[float]:
+    """What a part loses as numbers that can be added up over parts."""
+    n, loss = part.n_rows, part.loss
+    whole = [float(n), float(part.n_groups), float(part.n_suppressed), part.squares, loss.gil]
+    return whole + [n * value for value in (loss.ncp, loss.granularity, loss.ngil, *loss.by_attribute.values())]
+
+
+def from_numbers(numbers: Sequence[float], names: Sequence[str]) -> Part:
+    """The part that all parts are together, whose numbers were added up; ``names`` are those of the attributes."""
+    n_rows, n_groups, n_suppressed, squares, gil = numbers[:5]
+    ncp, granularity, ngil, *lost = (value / max(n_rows, 1) for value in numbers[5:])
+    by_attribute = dict(zip(names, lost, strict=True))
+    # Sizes of groups tell the two that are missing, once all parts are known.
+    loss = Loss(ncp, granularity, gil, ngil, math.nan, math.nan, math.nan, by_attribute)
+    return Part(None, int(n_rows), int(n_groups), int(n_suppressed), squares, loss)
 
 
 def add_losses(parts: Sequence[Part]) -> Loss:

@@ -17,7 +17,7 @@ from shoal.errors import GuaranteeError, SchemaError
 from shoal.files import write_table
 from shoal.guards import membership, truth_of
 from shoal.guides import name_of
-from shoal.metrics import Loss, Risk, all_losses, risk
+from shoal.metrics import Loss, Risk, SizeCounts, all_losses, risk
 from shoal.partition import Counts, count_groups
 from shoal.privacy import (
     AlphaKAnonymity,
@@ -56,8 +56,8 @@ class Checked(NamedTuple):
     groups: int
     measured: tuple[Measured, ...]
     risk: Risk
-    sizes: np.ndarray
-    """Released rows of each group, in the order of their first row."""
+    sizes: SizeCounts
+    """How many groups of released rows there are of each size."""
 
     @property
     def holds(self) -> bool:
@@ -362,40 +362,85 @@ class Judge:
         self._schema, self._names, self._threshold = schema, names, threshold
         self._asked = tuple(constraints)
         self._models = (*self._asked, *_standard_models(schema, constraints))
-        self._levels: list[list[Any]] = [[] for _ in self._models]
-        self._holds = [True] * len(self._asked)
-        self._sizes: list[np.ndarray] = []
-        self._population: list[np.ndarray] = []
+        self._looks: list[Look] = []
 
     def look_at(self, counts: Counts) -> None:
         """Measure groups that were not looked at yet."""
-        for i, model in enumerate(self._models):
-            self._levels[i].append(model.measure(counts))
-        for i, constraint in enumerate(self._asked):
-            self._holds[i] &= constraint.holds(counts)
-        self._sizes.append(counts.sizes)
-        self._population.append(counts.population)
+        self.add(self.measure(counts))
+
+    def measure(self, counts: Counts) -> Look:
+        """What holds on some groups, wherever they are looked at."""
+        levels = [model.measure(counts) for model in self._models]
+        holds = [constraint.holds(counts) for constraint in self._asked]
+        return Look(levels, holds, _count_pairs(counts.sizes, counts.population, np.ones(len(counts.sizes), np.int64)))
+
+    def add(self, look: Look) -> None:
+        """Take in what was measured on groups that were not looked at yet."""
+        self._looks.append(look)
+
+    def another(self) -> Judge:
+        """A judge of the same models who has seen nothing yet."""
+        return Judge(self._schema, self._asked, self._names, threshold=self._threshold)
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether any groups were looked at."""
+        return bool(self._looks)
+
+    def together(self) -> Look:
+        """What holds on all groups that were looked at, for another judge."""
+        levels = [_worst(model, [look.levels[i] for look in self._looks]) for i, model in enumerate(self._models)]
+        holds = [all(look.holds[i] for look in self._looks) for i in range(len(self._asked))]
+        sizes = _count_pairs(*(np.concatenate([look.sizes[i] for look in self._looks]) for i in range(3)))
+        return Look(levels, holds, sizes)
 
     def result(self) -> Checked:
         """What holds on all groups that were looked at."""
+        levels, holds, (sizes, population, groups) = self.together()
         measured = []
-        for i, (model, levels) in enumerate(zip(self._models, self._levels, strict=True)):
-            level = _worst(model, levels)
+        for i, model in enumerate(self._models):
             if i < len(self._asked):
-                about = (model.describe(), model.key, model.attribute, level, model.better)
-                measured.append(Measured(*about, model.bound, self._holds[i]))
+                about = (model.describe(), model.key, model.attribute, levels[i], model.better)
+                measured.append(Measured(*about, model.bound, holds[i]))
             else:
-                measured.append(Measured(model.title(), model.key, model.attribute, level, model.better))
+                measured.append(Measured(model.title(), model.key, model.attribute, levels[i], model.better))
         measured += [
             Measured(f"identifier {a.name!r} left out", "identifier", a.name, "present", "lower", "absent", holds=False)
             for a in self._schema.identifiers
             if a.name in self._names and self._asked
         ]
-        sizes = np.concatenate(self._sizes)
-        population = None if membership(self._asked) is None else np.concatenate(self._population)
-        found = risk(sizes, threshold=self._threshold, population=population)
-        released = sizes[sizes > 0]
-        return Checked(int(released.sum()), len(released), tuple(measured), found, released)
+        found = risk(
+            sizes,
+            threshold=self._threshold,
+            population=None if membership(self._asked) is None else population,
+            groups=groups,
+        )
+        released = sizes > 0
+        rows, at = np.unique(sizes[released], return_inverse=True)
+        counts = SizeCounts(rows, np.bincount(at, groups[released], len(rows)).astype(np.int64))
+        return Checked(int((rows * counts.groups).sum()), int(counts.groups.sum()), tuple(measured), found, counts)
+
+
+class Look(NamedTuple):
+    """What was measured on some groups of a table."""
+
+    levels: list[Any]
+    holds: list[bool]
+    sizes: tuple[np.ndarray, np.ndarray, np.ndarray]
+    """Released rows, all rows, and how many groups have so many of both."""
+
+
+def _count_pairs(
+    sizes: np.ndarray, population: np.ndarray, groups: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Groups of the same size, released and in all, put together."""
+    if np.array_equal(sizes, population):  # as a rule; sorting pairs takes eight times as long
+        alike, at = np.unique(sizes, return_inverse=True)
+        sizes = population = alike
+    else:
+        alike, at = np.unique(np.column_stack([sizes, population]), axis=0, return_inverse=True)
+        sizes, population = alike.T
+    return sizes, population, np.bincount(at.reshape(-1), groups, len(alike)).astype(np.int64)
 
 
 def _worst(model: PrivacyModel, levels: Sequence[Any]) -> Any:

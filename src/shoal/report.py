@@ -18,7 +18,7 @@ import numpy as np
 import shoal
 from shoal import frames
 from shoal.files import replacing
-from shoal.metrics import Loss, Risk
+from shoal.metrics import Loss, Risk, SizeCounts
 from shoal.partition import group_members
 from shoal.privacy import show_level
 from shoal.schema import Schema
@@ -223,18 +223,17 @@ def listed(names: Iterable[str], most: int = MOST_COLUMNS) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def _size_bins(sizes: np.ndarray) -> list[dict[str, Any]]:
+def _size_bins(sizes: SizeCounts) -> list[dict[str, Any]]:
     """How many groups and rows have which size: bins that double, the last one open."""
     bins: list[dict[str, Any]] = []
-    if len(sizes) == 0:
+    if len(sizes.rows) == 0:
         return bins
-    low, largest, total = int(sizes.min()), int(sizes.max()), int(sizes.sum())
+    low, largest, total = int(sizes.rows[0]), int(sizes.rows[-1]), int((sizes.rows * sizes.groups).sum())
     while low <= largest:
         high = largest if len(bins) == MOST_SIZES - 1 else min(2 * low - 1, largest)
-        inside = sizes[(sizes >= low) & (sizes <= high)]
-        bins.append(
-            {"from": low, "to": high, "groups": len(inside), "rows": int(inside.sum()), "share": inside.sum() / total}
-        )
+        inside = (sizes.rows >= low) & (sizes.rows <= high)
+        groups, rows = int(sizes.groups[inside].sum()), int((sizes.rows * sizes.groups)[inside].sum())
+        bins.append({"from": low, "to": high, "groups": groups, "rows": rows, "share": rows / total})
         low = high + 1
     return bins
 
@@ -264,10 +263,17 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _fingerprint(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+def _fingerprint(path: Path) -> dict[str, Any] | None:
+    """What a file can be known by, or all files of a folder in the order of their names; None if it is elsewhere."""
+    if not path.exists():
+        return None
+    parts = [path] if path.is_file() else sorted(one for one in path.iterdir() if not one.name.startswith((".", "_")))
+    digest = hashlib.sha256()
+    for part in parts:
+        with part.open("rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+    return {"name": path.name, "bytes": sum(part.stat().st_size for part in parts), "sha256": digest.hexdigest()}
 
 
 def library_versions() -> dict[str, str]:

@@ -7,49 +7,59 @@ fragments on the workers. The rows of the table never come to the driver.
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from operator import and_, or_
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from shoal import frames
+from shoal import files, frames
+from shoal._spark_engine import SparkEngine, collect, is_member, quoted_column
 from shoal.anonymizers import Anonymizer
+from shoal.counted import Counted, fit_to_counts
+from shoal.engines import write_route
 from shoal.errors import DataError, ShoalError, reason
-from shoal.fragments import (
-    Crown,
-    Engine,
-    Fork,
-    Fragmentation,
-    LeafTally,
-    as_written,
-    ends_of,
-    fragment,
-    release_part,
-    rows_of_leaves,
-    write_route,
-)
+from shoal.fragments import Fragmentation, fragment
+from shoal.guards import membership
+from shoal.metrics import Loss
 from shoal.notation import plain_text
+from shoal.partition import count_groups
+from shoal.parts import (
+    N_NUMBERS,
+    Part,
+    add_losses,
+    as_numbers,
+    as_written,
+    column_reader,
+    from_numbers,
+    part_alike,
+    release_part,
+)
+from shoal.privacy import DeltaDisclosure, PrivacyModel, check_constraints
 from shoal.recoding import TEXT_RECODINGS
+from shoal.release import Checked, Judge, require_checkable
 from shoal.schema import Schema, require_schema
-from shoal.table import require_same_columns
-from shoal.whole import Seen, is_plain_number
+from shoal.table import Column as Encoded
+from shoal.table import encode_column, require_same_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-MOST_VALUES = 1_000_000
-"""Distinct values of a column that is no plain number."""
 ROWS_PER_FRAGMENT = 200_000
+MOST_TUPLES = 5_000_000
+"""Different rows that the driver takes from Spark, where one vector of levels is looked for."""
 LEAST_JAVA = 17
-FRAGMENT = "__shoal_fragment"
+PATIENCE = 3.0
+"""Seconds within which Spark tells of a job that has ended."""
+FRAGMENT, PART, ENTRIES, LOOK = "__shoal_fragment", "__shoal_part", "__shoal_entries", "look"
+CHANGED = "The table has changed since its rows were counted, so nothing is released: start again."
 
 
 class SparkAnonymizer:
@@ -64,13 +74,15 @@ class SparkAnonymizer:
     y : str, optional
         Column with what :class:`shoal.AccuracyGuided` is guided by, such as predictions; it is left out of the release
         if it is not in the schema. By default the schema's target.
+    missing_marks : sequence of str
+        Texts that stand for a missing value.
     random_state : int
         Seed of the sample.
 
     Attributes
     ----------
     fragments_ : int array
-        Rows of each fragment.
+        Rows of each fragment; of one that is released where it lies, all rows.
     """
 
     def __init__(
@@ -79,189 +91,294 @@ class SparkAnonymizer:
         *,
         rows_per_fragment: int = ROWS_PER_FRAGMENT,
         y: str | None = None,
+        missing_marks: Sequence[str] = (),
         random_state: int = 0,
     ) -> None:
         self.method = method
         self.rows_per_fragment = rows_per_fragment
         self.y = y
+        self.missing_marks = missing_marks
         self.random_state = random_state
 
     def fit_transform(self, table: DataFrame) -> DataFrame:
         """The released rows, which are worked out when they are written or counted.
 
         What is counted beforehand is the table as it is then: a job fails if rows have come or gone since. Every
-        fragment is checked on its released values before it leaves its worker.
+        fragment is checked on its released values before it leaves its worker. The table is read several times: keep
+        it (``table.cache()``) if it takes long to make.
         """
+        schema = self._checked_schema(table)
+        engine = SparkEngine(table, schema, self.missing_marks)
+        if self.method._wants_counts() and engine.count() > self.rows_per_fragment:
+            counted = fit_to_counts(engine, self.method, MOST_TUPLES)
+            self.fragments_ = np.array([counted.n_rows])
+            self._released, self._known = None, [counted.part]
+            return _release_rows(engine, counted, self.missing_marks)
+        cut = fragment(engine, self.method, self.rows_per_fragment, self.random_state, column_reader(self.y))
+        self.fragments_ = cut.rows
+        self._known = [part_alike(schema, int(n)) for n in cut.rows[len(cut.rows) - cut.n_alike :]]
+        refined = _refine(engine, cut, self.y, self.missing_marks)
+        self._released = refined
+        observed, self._observation = _observe(refined, [one.name for one in schema.quasi])
+        return _with_alike(observed.drop(PART), engine, cut, self.y)
+
+    def loss(self) -> Loss:
+        """What the release loses.
+
+        Once it was written or counted as a whole this is known; else a job of its own works it out.
+        """
+        return add_losses(self._parts())
+
+    def suppressed(self) -> int:
+        """How many rows are suppressed; known when the loss is."""
+        return sum(part.n_suppressed for part in self._parts())
+
+    def _parts(self) -> list[Part]:
+        if not hasattr(self, "_known"):
+            raise ShoalError("There is no release yet: call fit_transform first.")
+        if self._released is not None:
+            self._known, self._released = [*self._known, self._sum_parts()], None
+        return self._known
+
+    def _sum_parts(self) -> Part:
+        assert self.method.schema is not None
+        assert self._released is not None
+        names = [one.name for one in self.method.schema.quasi]
+        found = _observed(self._observation) if membership(self.method.constraints) is None else None
+        refined = int(self.fragments_.sum()) - sum(part.n_rows for part in self._known)
+        # Who only looked at some rows has seen only some fragments.
+        if found is None or found[0] != refined:
+            row = self._released.agg(*_sums(names)).first()
+            assert row is not None
+            found = [float(value or 0.0) for value in row]
+        return from_numbers(found, names)
+
+    def _checked_schema(self, table: DataFrame) -> Schema:
         schema = self.method.schema
         require_schema(schema)
         assert schema is not None
-        engine = SparkEngine(table, schema)
-        require_same_columns([name for name in engine.names if name != self.y or name in schema], schema)
-        guide = None if self.y is None else _column_reader(self.y)
-        cut = fragment(engine, self.method, self.rows_per_fragment, self.random_state, guide)
-        self.fragments_ = cut.rows
-        return release(engine, cut, self.y)
+        require_same_columns([name for name in table.columns if name != self.y or name in schema], schema)
+        for constraint in self.method.constraints:
+            if isinstance(constraint, DeltaDisclosure) and not constraint.count_absent:
+                raise ShoalError(
+                    f"{constraint.describe()} may break where groups of two fragments are released alike: use "
+                    "count_absent=True, or work in memory."
+                )
+        return schema
 
 
-def release(engine: SparkEngine, cut: Fragmentation, y: str | None) -> DataFrame:
-    """The rows of all fragments as they are released."""
+# What workers do
+
+
+def _refine(engine: SparkEngine, cut: Fragmentation, y: str | None, marks: Sequence[str]) -> DataFrame:
+    """The rows of all fragments that are cut, as they are released; the first of each has what it loses in PART."""
     from pyspark.sql import functions as sf
+    from pyspark.sql import types
 
-    method, schema = cut.method, cut.method.schema
+    schema = cut.method.schema
     assert schema is not None
+    parted = _parted(engine, cut)
+    if cut.n_alike:
+        parted = parted.filter(sf.col(FRAGMENT) < len(cut.rows) - cut.n_alike)
+    kind = _released_type(engine.table, schema, cut.method, y)
+    kind = kind.add(PART, types.ArrayType(types.DoubleType()))
+    return parted.groupBy(FRAGMENT).applyInArrow(_make_refine(cut, y, marks, kind), kind)
+
+
+def _parted(engine: SparkEngine, cut: Fragmentation) -> DataFrame:
     number = write_route(cut.crown, engine.words, cut.fragment_of_leaf.tolist())
-    parted = engine.table.withColumn(FRAGMENT, number)
-    kind = _released_type(engine.table, schema, method, y)
-    first_alike = len(cut.rows) - cut.n_alike
-    refined = parted if cut.n_alike == 0 else parted.filter(sf.col(FRAGMENT) < first_alike)
-    released = refined.groupBy(FRAGMENT).applyInArrow(_make_refine(method, cut, y, kind), kind)
-    for i, values in enumerate(cut.crown.alike):
-        released = released.unionByName(_release_alike(parted, first_alike + i, values, method, kind))
-    return released
+    return engine.table.withColumn(FRAGMENT, number)
 
 
-def _make_refine(method: Anonymizer, cut: Fragmentation, y: str | None, kind: Any) -> Callable[..., Any]:
+def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: Any) -> Callable[..., Any]:
     """What a worker does with a fragment."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    rows, whole, expected = cut.rows, cut.whole, to_arrow_schema(kind)
-    left_out = [y] if y is not None and method.schema is not None and y not in method.schema else []
+    method, rows, whole, expected = cut.method, cut.rows, cut.whole, to_arrow_schema(kind)
+    schema = method.schema
+    assert schema is not None
+    left_out, read_guide = [y] if y is not None and y not in schema else [], column_reader(y)
+    looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
 
     def refine(key: Any, table: Any) -> Any:
         number = key[0].as_py()
         if table.num_rows != rows[number]:
-            raise DataError("The table has changed since its rows were counted, so nothing is released: start again.")
+            raise DataError(CHANGED)
         raw = pl.from_arrow(table).drop(FRAGMENT)  # type: ignore[union-attr]
-        guide = None if y is None else _column_reader(y)(frames.open_frame(raw))
+        guide = None if read_guide is None else read_guide(frames.open_frame(raw))
         frame = raw.drop(left_out)
-        part = release_part(method, frame, whole, guide, number)
-        return as_written(part.frame, frame, method).to_arrow().cast(expected)
+        part = release_part(method, files.mark_missing(frame, marks, looked_at), whole, guide, number)
+        released = as_written(part.frame, frame, method)
+        lost = pl.Series(PART, [as_numbers(part)] + [None] * (released.height - 1), pl.List(pl.Float64))
+        return released.with_columns(lost).to_arrow().cast(expected)
 
     return refine
 
 
-def _release_alike(
-    parted: DataFrame, number: int, values: Mapping[str, Any], method: Anonymizer, kind: Any
-) -> DataFrame:
-    """Rows that are all alike, as they are; there may be too many for one worker."""
+def _release_rows(engine: SparkEngine, counted: Counted, marks: Sequence[str]) -> DataFrame:
+    """All rows, put into groups that are known, wherever they lie."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema, method = counted.schema, counted.fitted
+    kind = _released_type(engine.table, schema, method, None)
+    expected, looked_at = to_arrow_schema(kind), [one.name for one in schema.quasi]
+
+    def release(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            raw = pl.from_arrow(batch)
+            assert isinstance(raw, pl.DataFrame)
+            released = counted.release(files.mark_missing(raw, marks, looked_at))
+            yield from as_written(released, raw, method).to_arrow().cast(expected).to_batches()
+
+    return engine.table.mapInArrow(release, kind)
+
+
+def _with_alike(released: DataFrame, engine: SparkEngine, cut: Fragmentation, y: str | None) -> DataFrame:
+    """The release with rows that are all alike, as they are; there may be too many for one worker."""
     from pyspark.sql import functions as sf
 
-    rows = parted.filter(sf.col(FRAGMENT) == number)
-    columns = []
-    for field in kind:
-        column = sf.col(_quoted(field.name))
-        if field.name in values and method.recoding in TEXT_RECODINGS:
-            value = values[field.name]
-            column = sf.lit(None if value is None else plain_text(value, _content(value)))
-        columns.append(column.cast(field.dataType).alias(field.name))
-    return rows.select(*columns)
+    method, schema = cut.method, cut.method.schema
+    assert schema is not None
+    kind = _released_type(engine.table, schema, method, y)
+    for i, values in enumerate(cut.crown.alike):
+        rows = _parted(engine, cut).filter(sf.col(FRAGMENT) == len(cut.rows) - cut.n_alike + i)
+        columns = []
+        for field in kind:
+            column = quoted_column(field.name)
+            if field.name in values and method.recoding in TEXT_RECODINGS:
+                value = values[field.name]
+                column = sf.lit(None if value is None else plain_text(value, _content(value)))
+            columns.append(column.cast(field.dataType).alias(field.name))
+        released = released.unionByName(rows.select(*columns))
+    return released
 
 
-class SparkWords:
-    """What is asked of a row, as columns of Spark."""
-
-    def __init__(self, columns: Mapping[str, Column]) -> None:
-        self._columns = columns
-
-    def goes_left(self, test: Fork) -> Column:
-        """Whether a row passes a test."""
-        from pyspark.sql import functions as sf
-
-        column = self._columns[test.attribute]
-        if test.values is not None:
-            passed = column.isin(list(test.values)) if test.values else sf.lit(False)
-        else:
-            bounds = [column.isNotNull()]
-            bounds += [] if test.low is None else [column >= sf.lit(test.low)]
-            bounds += [] if test.high is None else [column <= sf.lit(test.high)]
-            passed = reduce(and_, bounds)
-        return or_(passed, column.isNull()) if test.missing else and_(passed, column.isNotNull())
-
-    def is_alike(self, values: Mapping[str, Any]) -> Column:
-        """Whether a row has these values."""
-        from pyspark.sql import functions as sf
-
-        return reduce(and_, (self._columns[name].eqNullSafe(sf.lit(value)) for name, value in values.items()))
-
-    def choose(self, condition: Column, yes: Column, no: Column) -> Column:
-        """One thing or another."""
-        from pyspark.sql import functions as sf
-
-        return sf.when(condition, yes).otherwise(no)
-
-    def number(self, value: int) -> Column:
-        """A constant."""
-        from pyspark.sql import functions as sf
-
-        return sf.lit(int(value))
+# What is lost
 
 
-class SparkEngine(Engine["Column"]):
-    """A Spark DataFrame."""
+def _observe(refined: DataFrame, names: Sequence[str]) -> tuple[DataFrame, Any]:
+    """The same rows, with what they lose being added up while they pass, and where that is told."""
+    from pyspark.sql import Observation
 
-    def __init__(self, table: DataFrame, schema: Schema) -> None:
-        from pyspark.sql import functions as sf
+    observation = Observation()
+    return refined.observe(observation, *_sums(names)), observation
 
-        self.table = table
-        self.names = table.columns
-        types = dict(table.dtypes)
-        self._values = {}
-        self._order = {}
-        for one in schema:
-            if one.name not in types:
+
+def _sums(names: Sequence[str]) -> list[Any]:
+    from pyspark.sql import functions as sf
+
+    n_numbers = N_NUMBERS + len(names)
+    return [sf.sum(sf.get(sf.col(PART), sf.lit(i))).alias(f"part{i}") for i in range(n_numbers)]
+
+
+def _observed(observation: Any) -> list[float] | None:
+    """What was added up while rows passed; None if nothing has passed yet."""
+    told = getattr(observation, "_jo", None)
+    if told is None:
+        return None
+    # Asking would wait for a job to end, and nobody may have started one; of one that has ended Spark tells soon.
+    deadline = time.monotonic() + PATIENCE
+    while not told.future().isCompleted():
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.05)
+    found = observation.get
+    return [float(found[f"part{i}"] or 0.0) for i in range(len(found))]
+
+
+# Checking
+
+
+def check(
+    table: DataFrame,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel] = (),
+    *,
+    threshold: float = 0.2,
+    missing_marks: Sequence[str] = (),
+) -> Checked:
+    """Measure every privacy model on a Spark DataFrame; see :func:`shoal.check`.
+
+    One aggregation counts what is in each group of equal rows; workers measure the groups, and the driver gets a few
+    numbers of each of them.
+    """
+    require_schema(schema)
+    constraints = check_constraints(constraints)
+    require_checkable(table.columns, schema)
+    engine = SparkEngine(table, schema, missing_marks, compared=False)
+    member_of = membership(constraints)
+    columns = [_known_column(engine, one.name, schema, member_of) for one in schema.sensitive]
+    judge = Judge(schema, constraints, table.columns, threshold=threshold)
+    groups = _count_in_groups(engine, schema, columns, member_of)
+    found = collect(groups.mapInArrow(_make_look(judge, columns), f"{LOOK} binary"))[LOOK].to_list()
+    if not found:
+        raise DataError("The table has no rows: there is nothing to check.")
+    for look in found:
+        judge.add(pickle.loads(look))
+    return judge.result()
+
+
+def _known_column(engine: SparkEngine, name: str, schema: Schema, member_of: str | None) -> Encoded:
+    """A sensitive column: its values, coded in the order of ``codes``, and how frequent they are."""
+    seen = engine.distinct(name, member_of)
+    column = encode_column(seen.values, schema[name], weights=seen.rows)
+    shares = np.bincount(column.codes, seen.rows, column.n_values)
+    codes = pl.DataFrame({name: seen.values.to_native(), "code": column.codes.astype(np.int32)})
+    session = engine.table.sparkSession
+    engine.coded[name] = session.createDataFrame(codes.to_arrow())
+    return replace(column, codes=column.codes[:0], shares=shares / max(shares.sum(), 1))
+
+
+def _count_in_groups(
+    engine: SparkEngine, schema: Schema, columns: Sequence[Encoded], member_of: str | None
+) -> DataFrame:
+    """Of each group, what combinations of sensitive values it has, and how many rows of each."""
+    from pyspark.sql import functions as sf
+
+    quasi = [f"q{j}" for j in range(len(schema.quasi))]
+    rows = engine.table.select(
+        *(engine.values[one.name].alias(q) for one, q in zip(schema.quasi, quasi, strict=True)),
+        (sf.lit(True) if member_of is None else is_member(member_of)).alias("member"),
+        *(engine.values[column.name].alias(f"v{j}") for j, column in enumerate(columns)),
+    )
+    for j, column in enumerate(columns):
+        known = engine.coded[column.name].toDF(f"w{j}", f"c{j}")
+        rows = rows.join(sf.broadcast(known), sf.col(f"v{j}").eqNullSafe(sf.col(f"w{j}")), "left")
+    codes = [f"c{j}" for j in range(len(columns))]
+    counted = rows.groupBy(*quasi, "member", *codes).agg(sf.count("*").alias("n"))
+    return counted.groupBy(*quasi).agg(sf.collect_list(sf.struct("member", *codes, "n")).alias(ENTRIES)).select(ENTRIES)
+
+
+def _make_look(judge: Judge, columns: Sequence[Encoded]) -> Callable[..., Any]:
+    """What a worker does with groups: it measures them, and tells the worst."""
+    from pyspark.sql import types
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    expected = to_arrow_schema(types.StructType([types.StructField(LOOK, types.BinaryType())]))
+
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        own = judge.another()
+        for batch in batches:
+            lists = pl.from_arrow(batch)[ENTRIES]  # type: ignore[index]
+            if len(lists) == 0:
                 continue
-            column = sf.col(_quoted(one.name))
-            if types[one.name] in ("float", "double"):
-                column = sf.when(~sf.isnan(column), column)
-            self._values[one.name] = column
-            text_number = types[one.name] == "string" and is_plain_number(one)
-            self._order[one.name] = column.try_cast("double") if text_number else column
-        self.words = SparkWords(self._order)
+            labels = np.repeat(np.arange(len(lists)), lists.list.len().to_numpy())
+            entries = lists.explode(empty_as_null=False, keep_nulls=False).struct.unnest()
+            members = entries["member"].to_numpy()
+            # Sensitive values of rows that are not released may be of no known kind, and nobody counts them.
+            coded = [
+                replace(column, codes=entries[f"c{j}"].fill_null(0).to_numpy()) for j, column in enumerate(columns)
+            ]
+            weights = entries["n"].to_numpy()
+            own.look_at(count_groups(labels, coded, None if members.all() else members, weights))
+        if own.has_looked:
+            found = pl.DataFrame({LOOK: [pickle.dumps(own.together())]})
+            yield from found.to_arrow().cast(expected).to_batches()
 
-    def count(self) -> int:
-        """All rows."""
-        return int(self.table.count())
+    return look
 
-    def ends(self, names: Sequence[str]) -> dict[str, Seen]:
-        """The lowest and the highest value of columns, and the missing one if there is such."""
-        from pyspark.sql import functions as sf
 
-        asked = []
-        for j, name in enumerate(names):
-            value, order = self._values[name], self._order[name]
-            asked += [sf.min_by(value, order).alias(f"low{j}"), sf.max_by(value, order).alias(f"high{j}")]
-            asked.append(sf.count_if(order.isNull()).alias(f"none{j}"))
-        found = _collect(self.table.agg(*asked))
-        return ends_of(found, names)
-
-    def distinct(self, name: str, member_of: str | None = None) -> Seen:
-        """The values of a column, among all rows or those that a Boolean column marks."""
-        rows = self.table if member_of is None else self.table.filter(_is_member(member_of))
-        found = _collect(rows.groupBy(self._values[name].alias(name)).count().limit(MOST_VALUES + 1))
-        if found.height > MOST_VALUES:
-            raise DataError(
-                f"Attribute {name!r} has more than {MOST_VALUES:,} different values: make it numeric or coarser first."
-            )
-        return Seen(frames.open_frame(found)[name], found["count"].to_numpy())
-
-    def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
-        """About so many rows, drawn at random."""
-        share = min(1.0, n_rows / max(self.count(), 1))
-        # As a keyword: given by place, Spark takes the seed for something else, and draws without one.
-        return frames.open_frame(_collect(self.table.sample(fraction=share, seed=seed)))
-
-    def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
-        """Count what is in each leaf."""
-        from pyspark.sql import functions as sf
-
-        leaf = write_route(crown, self.words, range(crown.n_leaves)).alias("leaf")
-        member = sf.lit(True) if member_of is None else _is_member(member_of)
-        found = _collect(self.table.groupBy(leaf).agg(sf.count("*").alias("n"), sf.count_if(member).alias("m")))
-        counted = {}
-        for name in sensitive:
-            rows = _collect(self.table.filter(member).groupBy(leaf, self._values[name].alias(name)).count())
-            counted[name] = (rows["leaf"].to_numpy(), frames.open_frame(rows)[name], rows["count"].to_numpy())
-        return LeafTally(*rows_of_leaves(found, crown.n_leaves), counted)
+# A session
 
 
 def start_session(master: str | None = None, name: str = "shoal", **settings: str) -> SparkSession:
@@ -324,27 +441,6 @@ def _released_type(table: DataFrame, schema: Schema, method: Anonymizer, y: str 
         if field.name not in hidden:
             fields.append(types.StructField(field.name, kind))
     return types.StructType(fields)
-
-
-def _column_reader(name: str) -> Callable[[nw.DataFrame[Any]], np.ndarray]:
-    return lambda frame: frame[name].to_numpy()
-
-
-def _collect(table: DataFrame) -> pl.DataFrame:
-    """A small table."""
-    found = pl.from_arrow(table.toArrow())
-    assert isinstance(found, pl.DataFrame)
-    return found
-
-
-def _is_member(name: str) -> Column:
-    from pyspark.sql import functions as sf
-
-    return sf.lower(sf.trim(sf.col(_quoted(name)).cast("string"))).isin("true", "yes", "1", "1.0")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _content(value: Any) -> str:

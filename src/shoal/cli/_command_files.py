@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shoal.cli._options import Reading
+from shoal.cli._options import Large, Reading
 from shoal.errors import ShoalError
 
 if TYPE_CHECKING:
@@ -155,21 +155,42 @@ def find_attacked(
     )
 
 
-def release_on_disk(
-    source: Path, schema: Schema, k: int, out: Path, reading: Reading, *, memory: int | None, **options: Any
+def release_elsewhere(
+    source: Path, schema: Schema, k: int, out: Path, reading: Reading, large: Large, **options: Any
 ) -> tuple[Any, Any]:
-    """Release a table that is worked on from disk: the evidence, and the risk before."""
+    """Release a table that is worked on from disk or by Spark: the evidence, and the risk before."""
     from shoal import _render
-    from shoal.on_disk import anonymize_file, check_file
     from shoal.privacy import DeltaPresence, KMap
 
-    how: dict[str, Any] = {"memory": memory, "missing_marks": reading.marks, "separator": reading.character}
+    release, check = _functions_of(large)
+    how: dict[str, Any] = large.options | {"missing_marks": reading.marks, "separator": reading.character}
     with _render.progress(2) as step:
-        step(f"Releasing {source.name} by {options['method']}, from disk")
-        evidence = anonymize_file(source, schema, k, out, **how, **options)
+        where = "by Spark" if large.engine == "spark" else "from disk"
+        step(f"Releasing {source.name} by {options['method']}, {where}")
+        evidence = release(large.named(source), schema, k, large.named(out), **how, **options)
         step("Measuring the risk before")
         known = [model for model in options["constraints"] if isinstance(model, (DeltaPresence, KMap))]
-        return evidence, check_file(source, schema, known, **how).risk
+        return evidence, check(large.named(source), schema, known, **how).risk
+
+
+def check_elsewhere(
+    source: Path, schema: Schema, constraints: Sequence[Any], reading: Reading, large: Large, threshold: float
+) -> Any:
+    """Check a table that is worked on from disk or by Spark."""
+    _, check = _functions_of(large)
+    how: dict[str, Any] = large.options | {"missing_marks": reading.marks, "separator": reading.character}
+    return check(large.named(source), schema, constraints, threshold=threshold, **how)
+
+
+def _functions_of(large: Large) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What releases files, and what checks them."""
+    if large.engine == "spark":
+        from shoal.spark_files import anonymize_files, check_files
+
+        return anonymize_files, check_files
+    from shoal.on_disk import anonymize_file, check_file
+
+    return anonymize_file, check_file
 
 
 def raw_risk(frame: polars.DataFrame, schema: Schema, asked: Sequence[Any]) -> Any:

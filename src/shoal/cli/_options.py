@@ -312,6 +312,9 @@ class Reading:
         return files.mark_missing(frame, self.marks, frame.columns)
 
 
+ADDRESS = re.compile(r"^(?!file:)(\w[\w+.-]+):/+")
+
+
 def _large(*names: str, **details: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Large tables", **details)
 
@@ -321,9 +324,10 @@ class Large:
     """Where the rows of a large table are worked on."""
 
     engine: Annotated[
-        Literal["memory", "duckdb"] | None,
+        Literal["memory", "duckdb", "spark"] | None,
         _large(
-            metavar="NAME", help="memory, or duckdb: from disk, within --memory; by default what the file asks for."
+            metavar="NAME",
+            help="memory; duckdb: from disk, within --memory; or spark. By default what the file asks for.",
         ),
     ] = None
     memory: Annotated[
@@ -331,23 +335,41 @@ class Large:
         _large(metavar="SIZE", parser=size, help="Memory to use, such as 4GB; by default half of the machine's."),
     ] = None
 
-    def on_disk(self, source: Path) -> bool:
-        """Whether a table is worked on from disk; says so where nobody has asked for it."""
+    master: Annotated[
+        str | None,
+        _large(metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077; with --engine spark."),
+    ] = None
+
+    def chosen(self, source: Path) -> Literal["memory", "duckdb", "spark"]:
+        """Where a table is worked on; says so where that is from disk and nobody has asked for it."""
+        if self.master is not None and self.engine != "spark":
+            raise ShoalError(f"--master {self.master} is for Spark alone: pass --engine spark, too.")
         if self.engine is not None:
-            return self.engine == "duckdb"
+            return self.engine
         from shoal.files import size_in_memory
         from shoal.memory import usable_memory
 
         usable = usable_memory() if self.memory is None else self.memory
         needed = size_in_memory(source)
         if needed <= usable:
-            return False
+            return "memory"
         print(
             f"shoal: {source.name} would take about {show_size(needed)}, and {show_size(usable)} of memory may be "
             "used: it is worked on from disk (--engine duckdb).",
             file=sys.stderr,
         )
-        return True
+        return "duckdb"
+
+    def named(self, path: Path) -> Path | str:
+        """A file as it was named; of an address such as hdfs://host/file a path keeps one slash only."""
+        if self.engine != "spark" or not ADDRESS.match(str(path)):
+            return path
+        return ADDRESS.sub(r"\1://", str(path))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What engines other than memory are told."""
+        return {"memory": self.memory} | ({"master": self.master} if self.engine == "spark" else {})
 
 
 def spread(command: Callable[..., Any]) -> Callable[..., Any]:

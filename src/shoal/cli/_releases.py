@@ -9,10 +9,11 @@ import typer
 
 from shoal import _render
 from shoal.cli._command_files import (
+    check_elsewhere,
     raw_risk,
     read_to_release,
     refuse_overwriting,
-    release_on_disk,
+    release_elsewhere,
     restore_texts,
     write_release,
     write_report,
@@ -143,19 +144,20 @@ def anonymize(
     from shoal.schema import Schema
 
     read = [path for path in (source, schema, learn_from, guided.predictions) if path is not None]
-    refuse_overwriting(read, [out, *([report] if report else [])])
+    engine = large.chosen(source)
+    refuse_overwriting(read, [*([out] if large.named(out) is out else []), *([report] if report else [])])
     asked = levels.constraints(k)
     options = parse_options(option or [], anonymize_table) | ({} if threads is None else {"n_jobs": threads})
     described = guided.schema_of(Schema.from_toml(schema))
-    if large.on_disk(source):
+    if engine != "memory":
         for given, name in ((learn_from, "--learn-from"), (guided.predictions, "--predictions")):
             if given is not None:
                 raise ShoalError(
-                    f"{name} {given} cannot be used with a table on disk: leave it out, or --engine memory."
+                    f"{name} {given} cannot be used with --engine {engine}: leave it out, or --engine memory."
                 )
         options |= guided.options(method, described, 0) | {"recoding": recoding, "suppression": suppress}
-        evidence, before = release_on_disk(
-            source, described, k, out, reading, method=method, constraints=asked, missing=missing, memory=large.memory,
+        evidence, before = release_elsewhere(
+            source, described, k, out, reading, large, method=method, constraints=asked, missing=missing,
             random_state=seed, **options,
         )  # fmt: skip
         if report is not None:
@@ -212,13 +214,8 @@ def check(
 
     described = Schema.from_toml(schema)
     asked = ([] if k is None else [KAnonymity(k)]) + levels.constraints(k)
-    if large.on_disk(source):
-        from shoal.on_disk import check_file
-
-        checked = check_file(
-            source, described, asked, threshold=threshold, memory=large.memory, missing_marks=reading.marks,
-            separator=reading.character,
-        )  # fmt: skip
+    if large.chosen(source) != "memory":
+        checked = check_elsewhere(source, described, asked, reading, large, threshold)
         _render.checked(source, checked, json=json)
         if not checked.holds:
             raise typer.Exit(1)

@@ -16,6 +16,7 @@ from shoal.comparison import Comparison, compare, part_rows
 from shoal.datasets import make_census
 from shoal.errors import ShoalError
 from shoal.evaluation import seeded, telling_why
+from shoal.metrics import SizeCounts
 from shoal.models import features
 from shoal.privacy import show_level
 from shoal.release import Release, anonymize
@@ -133,18 +134,19 @@ def shape(frame: pl.DataFrame, schema: Schema, settings: Settings, step: Step) -
     return release, figures
 
 
-def count_sizes(sizes: np.ndarray) -> list[dict[str, Any]]:
+def count_sizes(sizes: SizeCounts) -> list[dict[str, Any]]:
     """How many groups, and rows in them, are of each size, in a few ranges that grow."""
-    if not len(sizes):
+    if not len(sizes.rows):
         return []
-    low, high = int(sizes.min()), int(sizes.max())
+    low, high = int(sizes.rows[0]), int(sizes.rows[-1])
     edges = np.unique(np.rint(np.geomspace(low, high + 1, 13)).astype(int))
     found = []
     for start, stop in pairwise(edges.tolist()):
-        inside = sizes[(sizes >= start) & (sizes < stop)]
-        if len(inside):
+        inside = (sizes.rows >= start) & (sizes.rows < stop)
+        if inside.any():
             label = f"{start}" if stop - start == 1 else f"{start}–{stop - 1}"
-            found.append({"size": label, "groups": len(inside), "rows": int(inside.sum())})
+            rows = (sizes.rows * sizes.groups)[inside]
+            found.append({"size": label, "groups": int(sizes.groups[inside].sum()), "rows": int(rows.sum())})
     return found
 
 

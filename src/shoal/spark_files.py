@@ -1,0 +1,262 @@
+"""Files and folders released and checked by Spark: what the command line does with ``--engine spark``."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from shoal._spark_engine import is_member
+from shoal.errors import DataError, GuaranteeError, ShoalError, reason
+from shoal.files import find_separator
+from shoal.guards import membership
+from shoal.privacy import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
+from shoal.release import Checked, Evidence, make_anonymizer, parameters_of, require_levels
+from shoal.schema import Schema, require_schema
+from shoal.spark import ROWS_PER_FRAGMENT, SparkAnonymizer, check, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CSV_ENDINGS = (".csv", ".tsv")
+
+
+def anonymize_files(
+    source: str | Path,
+    schema: Schema,
+    k: int,
+    out: str | Path,
+    *,
+    method: str = "mondrian",
+    constraints: Sequence[PrivacyModel] = (),
+    master: str | None = None,
+    memory: int | None = None,
+    rows_per_fragment: int | None = None,
+    missing_marks: Sequence[str] = (),
+    separator: str | None = None,
+    y: str | None = None,
+    random_state: int | None = None,
+    **options: Any,
+) -> Evidence:
+    """Anonymize files by Spark, and verify what was written before it gets its name.
+
+    Parameters
+    ----------
+    source : str
+        A CSV or Parquet file, a folder of such, or a Delta table, wherever Spark can read it.
+    schema : Schema
+    k : int
+    out : str
+        The folder to write, which must not be there yet: Parquet, or CSV if its name ends so.
+    method, constraints, random_state
+        As for :func:`shoal.anonymize`.
+    master : str, optional
+        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for.
+    memory : int, optional
+        Bytes for the process of Spark on this machine.
+    rows_per_fragment, y
+        As for :class:`shoal.spark.SparkAnonymizer`.
+    missing_marks, separator
+        As for :func:`shoal.files.read_table`.
+    **options
+        Further parameters of the method.
+    """
+    require_schema(schema)
+    source, out = str(source), str(out)
+    anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
+    asked, member_of = (KAnonymity(k), *check_constraints(constraints)), membership(constraints)
+    with _session(master, memory) as session:
+        _require_free(session, out)
+        if separator is None and _kind_of(session, source) == "csv":
+            separator = _found_separator(session, source)
+        table = read(session, source, separator)
+        released = SparkAnonymizer(
+            anonymizer,
+            rows_per_fragment=rows_per_fragment or ROWS_PER_FRAGMENT,
+            y=y,
+            missing_marks=missing_marks,
+            random_state=random_state or 0,
+        )
+        with _renamed(session, out) as place:
+            # Rows that are not handed out are needed to see what holds in the population.
+            everyone = place if member_of is None else _beside(out, "population")
+            with _removed(session, None if member_of is None else everyone):
+                _write(released.fit_transform(table), everyone, out, separator)
+                written = _read_written(session, everyone, out, separator)
+                checked = require_levels(check(written, schema, asked), method)
+                if member_of is not None:
+                    handed_out = written.filter(is_member(member_of)).drop(member_of)
+                    _write(handed_out, place, out, separator)
+                    rest = [one for one in asked if not isinstance(one, (KMap, DeltaPresence))]
+                    require_levels(check(_read_written(session, place, out, separator), schema, rest), method)
+        loss = released.loss()
+    parameters = parameters_of(anonymizer, constraints)
+    parameters |= {"engine": "spark", "fragments": len(released.fragments_)}
+    return Evidence(schema, method, checked, loss, released.suppressed(), parameters)
+
+
+def check_files(
+    source: str | Path,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel] = (),
+    *,
+    threshold: float = 0.2,
+    master: str | None = None,
+    memory: int | None = None,
+    missing_marks: Sequence[str] = (),
+    separator: str | None = None,
+) -> Checked:
+    """Measure every privacy model on files by Spark; see :func:`shoal.check`."""
+    require_schema(schema)
+    with _session(master, memory) as session:
+        table = read(session, str(source), separator)
+        return check(table, schema, constraints, threshold=threshold, missing_marks=missing_marks)
+
+
+def read(session: SparkSession, source: str, separator: str | None = None) -> DataFrame:
+    """A CSV or Parquet file, a folder of such, or a Delta table; the columns of CSV files are texts."""
+    kind = _kind_of(session, source)
+    try:
+        if kind == "csv":
+            separator = separator or _found_separator(session, source)
+            return session.read.csv(source, header=True, sep=separator, escape='"')
+        return session.read.format(kind).load(source)
+    except Exception as error:  # Spark has many
+        way_out = "start Spark with the Delta library" if kind == "delta" else "name a CSV or Parquet file or folder"
+        raise DataError(f"{source!r} cannot be read by Spark ({reason(error)}): {way_out}.") from None
+
+
+def _found_separator(session: SparkSession, source: str) -> str:
+    first = session.read.text(source).first()
+    return find_separator("" if first is None else first[0])
+
+
+def _kind_of(session: SparkSession, source: str) -> str:
+    files, path = _file_system(session, source)
+    if not files.exists(path):
+        raise DataError(f"{source!r} is not there: name a file or folder that Spark can read.")
+    if source.endswith(CSV_ENDINGS):
+        return "csv"
+    if not files.isDirectory(path):
+        return "parquet"
+    names = [status.getPath().getName() for status in files.listStatus(path)]
+    if "_delta_log" in names:
+        return "delta"
+    return "csv" if any(name.endswith(CSV_ENDINGS) for name in names) else "parquet"
+
+
+def _write(table: DataFrame, place: str, out: str, separator: str | None) -> None:
+    if out.endswith(CSV_ENDINGS):
+        # Spaces around a value are part of it.
+        kept = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
+        table.write.csv(place, header=True, sep=_separator_of(out, separator), escape='"', **kept)  # type: ignore[arg-type]
+    else:
+        table.write.parquet(place)
+
+
+def _read_written(session: SparkSession, place: str, out: str, separator: str | None) -> DataFrame:
+    if out.endswith(CSV_ENDINGS):
+        return session.read.csv(place, header=True, sep=_separator_of(out, separator), escape='"')
+    return session.read.parquet(place)
+
+
+def _separator_of(out: str, separator: str | None) -> str:
+    return separator or ("\t" if out.endswith(".tsv") else ",")
+
+
+# Where files are
+
+
+@contextmanager
+def _session(master: str | None, memory: int | None) -> Iterator[SparkSession]:
+    """A session that is stopped in the end; what goes wrong there is told in one sentence."""
+    settings = {} if memory is None else {"spark.driver.memory": f"{max(memory // 2**20, 512)}m"}
+    with tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log:
+        with _speaking_into(log.fileno()):
+            session = start_session(master, **settings)
+        try:
+            yield session
+        except Exception as error:  # Spark has many
+            known = error if isinstance(error, ShoalError) else told(error)
+            if known is None:
+                raise DataError(f"Spark has failed ({reason(error)}): see {log.name}.") from None
+            Path(log.name).unlink()
+            raise known from None
+        finally:
+            session.stop()
+    Path(log.name).unlink()
+
+
+@contextmanager
+def _speaking_into(log: int) -> Iterator[None]:
+    """Let what is started here, such as Java, write its messages into a file; it does so as long as it lives."""
+    kept = os.dup(2)
+    os.dup2(log, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def told(error: Exception) -> ShoalError | None:
+    """What a worker of ours said, without all that Spark says about it; None if it was none of ours."""
+    found = re.search(r"shoal\.errors\.(\w+): (.+)", str(error))
+    if found is None:
+        return None
+    kinds: dict[str, type[ShoalError]] = {"GuaranteeError": GuaranteeError, "DataError": DataError}
+    return kinds.get(found.group(1), ShoalError)(found.group(2))
+
+
+@contextmanager
+def _renamed(session: SparkSession, out: str) -> Iterator[str]:
+    """Where to write; it gets its name in the end, or is removed."""
+    place = _beside(out, "unfinished")
+    with _removed(session, place):
+        yield place
+        files, path = _file_system(session, place)
+        if not files.rename(path, _path(session, out)):
+            raise DataError(f"{out!r} cannot be written: see that its folder is there and may be written to.")
+
+
+@contextmanager
+def _removed(session: SparkSession, place: str | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if place is not None:
+            files, path = _file_system(session, place)
+            files.delete(path, True)
+
+
+def _beside(out: str, what: str) -> str:
+    """A name in the same folder that no reader of the folder takes for data."""
+    head, slash, tail = out.rstrip("/").rpartition("/")
+    return f"{head}{slash}.{tail}.{what}-{uuid.uuid4().hex[:12]}"
+
+
+def _require_free(session: SparkSession, out: str) -> None:
+    files, path = _file_system(session, out)
+    if files.exists(path):
+        raise DataError(f"{out!r} is there already: choose another name, or remove it first.")
+    parent = str(PurePosixPath(out).parent) if "://" not in out else out.rstrip("/").rpartition("/")[0]
+    files, path = _file_system(session, parent or ".")
+    if not files.exists(path):
+        raise DataError(f"The folder {parent!r} of {out!r} is not there: make it first.")
+
+
+def _path(session: SparkSession, name: str) -> Any:
+    jvm: Any = session.sparkContext._jvm
+    return jvm.org.apache.hadoop.fs.Path(name)
+
+
+def _file_system(session: SparkSession, name: str) -> tuple[Any, Any]:
+    """Hadoop's file system, which knows where names such as hdfs://… lead."""
+    path = _path(session, name)
+    java: Any = session.sparkContext._jsc
+    return path.getFileSystem(java.hadoopConfiguration()), path
