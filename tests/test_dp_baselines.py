@@ -27,6 +27,17 @@ def test_dp_sgd_learns_within_its_budget():
     assert (clone(model).fit(X[:1000], Y[:1000]).predict(X) == model.predict(X)).mean() > 0.9
 
 
+def test_large_networks_learn_within_their_budget():
+    pytest.importorskip("torch")
+    pytest.importorskip("opacus")
+    model = OpacusNetwork(3.0, hidden=(400, 300), activation="tanh", epochs=4, batch_size=64).fit(X[:1000], Y[:1000])
+    assert [len(one) for one in model.coefs_] == [4, 400, 300]
+    assert 0 < model.epsilon_ <= 3.0
+    assert model.score(X[1000:], Y[1000:]) > 0.8
+    with pytest.raises(ShoalError, match="no activation 'sine'"):
+        OpacusNetwork(activation="sine").fit(X, Y)
+
+
 def test_without_a_budget_it_is_a_plain_network():
     pytest.importorskip("torch")
     model = OpacusNetwork(None, hidden=16, epochs=10).fit(X[:1000], Y[:1000])
