@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -100,6 +101,12 @@ def test_many_fragments_keep_what_was_asked_for(census, table, tmp_path):
     assert 4_000 / loss.average_group_size >= checked.groups
     local = Mondrian(census.schema, k=5, constraints=[LDiversity(2)]).fit(census.frame)
     assert loss.ncp < 1.1 * all_losses(encode(census.frame, census.schema), local.labels_).ncp
+
+
+def test_the_example_runs(spark, tmp_path, capsys):
+    example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "release_on_spark.py"))
+    example["release"](spark, tmp_path, 3_000)
+    assert "all that was asked for holds: True" in capsys.readouterr().out
 
 
 def test_what_was_lost_is_worked_out_if_only_some_rows_were_looked_at(census, table):

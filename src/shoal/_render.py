@@ -457,7 +457,9 @@ def _table(title: str | None, *headings: str) -> Table:
 
 
 def _file_size(path: Path) -> str:
-    size = path.stat().st_size
+    if not path.exists():  # on another machine
+        return ""
+    size = sum(part.stat().st_size for part in path.iterdir()) if path.is_dir() else path.stat().st_size
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 

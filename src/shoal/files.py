@@ -44,7 +44,7 @@ def read_table(
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv``, ``.txt`` or ``.parquet``.
+        ``.csv``, ``.tsv``, ``.txt`` or ``.parquet``, or a folder of Parquet files.
     columns : sequence of str, optional
         Read only these.
     separator : str, optional
@@ -154,8 +154,7 @@ def read_in_batches(source: Path, rows: int = 200_000) -> Iterator[polars.DataFr
     import polars as pl
     from pyarrow import dataset
 
-    named = sorted(source.glob("*.parquet")) if source.is_dir() else source
-    for batch in dataset.dataset(named, format="parquet").to_batches(batch_size=rows):
+    for batch in dataset.dataset(parquet_files(source), format="parquet").to_batches(batch_size=rows):
         if batch.num_rows:
             found = pl.from_arrow(batch)
             assert isinstance(found, pl.DataFrame)
@@ -248,7 +247,9 @@ def _kind_to_read(path: Path) -> str:
     if not path.exists():
         raise DataError(f"There is no file {str(path)!r}: check the path.")
     if path.is_dir():
-        raise DataError(f"{str(path)!r} is a folder: name a CSV or Parquet file.")
+        if any(path.glob("*.parquet")):
+            return "parquet"
+        raise DataError(f"{str(path)!r} is a folder: name a CSV or Parquet file, or a folder of Parquet files.")
     suffix = path.suffix.lower()
     if suffix not in CSV | PARQUET:
         raise DataError(f"{str(path)!r} ends in {suffix!r}: Shoal reads .csv, .tsv, .txt and .parquet files.")
@@ -260,17 +261,22 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> polars.DataFrame
 
     _require_columns(path, columns, _parquet_names(path))
     try:
-        scan = pl.scan_parquet(path)
+        scan = pl.scan_parquet(parquet_files(path))
         return (scan.select(list(columns)) if columns is not None else scan).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _not_parquet(path, error) from None
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """A Parquet file, or those of a folder in the order of their names."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
 
 def _parquet_names(path: Path) -> list[str]:
     import polars as pl
 
     try:
-        return pl.scan_parquet(path).collect_schema().names()
+        return pl.scan_parquet(parquet_files(path)).collect_schema().names()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _not_parquet(path, error) from None
 

@@ -148,7 +148,7 @@ class DuckEngine(Engine[str]):
         guide: str | None = None,
     ) -> None:
         self._connection = connection
-        self._files = sorted(source.glob("*.parquet")) if source.is_dir() else [source]
+        self._files = files.parquet_files(source)
         listed = ", ".join(literal(str(file)) for file in self._files)
         self._from = f"read_parquet([{listed}], file_row_number = true, filename = true)"
         described = self._ask(f"DESCRIBE SELECT * EXCLUDE (file_row_number, filename) FROM {self._from}")

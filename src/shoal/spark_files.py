@@ -58,7 +58,7 @@ def anonymize_files(
     master : str, optional
         Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for.
     memory : int, optional
-        Bytes for the process of Spark on this machine.
+        Bytes for Spark on this machine, about: half for Java, half for the methods.
     rows_per_fragment, y
         As for :class:`shoal.spark.SparkAnonymizer`.
     missing_marks, separator
@@ -175,7 +175,7 @@ def _separator_of(out: str, separator: str | None) -> str:
 @contextmanager
 def _session(master: str | None, memory: int | None) -> Iterator[SparkSession]:
     """A session that is stopped in the end; what goes wrong there is told in one sentence."""
-    settings = {} if memory is None else {"spark.driver.memory": f"{max(memory // 2**20, 512)}m"}
+    settings = {} if memory is None else {"spark.driver.memory": f"{max(memory // 2**21, 512)}m"}
     with tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log:
         with _speaking_into(log.fileno()):
             session = start_session(master, **settings)
