@@ -85,6 +85,7 @@ class SparkEngine(Engine["Column"]):
 
     def __init__(self, table: DataFrame, schema: Schema, marks: Sequence[str] = (), *, compared: bool = True) -> None:
         self.table = table
+        self._n_rows: int | None = None
         self.names = table.columns
         types = dict(table.dtypes)
         self.values = {one.name: _value(one.name, types[one.name], marks) for one in schema if one.name in types}
@@ -120,8 +121,10 @@ class SparkEngine(Engine["Column"]):
         return chosen
 
     def count(self) -> int:
-        """All rows."""
-        return int(self.table.count())
+        """All rows, which are counted once."""
+        if self._n_rows is None:
+            self._n_rows = int(self.table.count())
+        return self._n_rows
 
     def ends(self, names: Sequence[str]) -> dict[str, Seen]:
         """The lowest and the highest value of columns, and the missing one if there is such."""
