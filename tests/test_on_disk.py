@@ -126,7 +126,7 @@ def test_csv_keeps_every_character_of_what_is_not_changed(tmp_path):
 
 
 def test_a_table_is_checked_from_disk_as_in_memory(census, source, tmp_path, monkeypatch):
-    monkeypatch.setattr("shoal.on_disk.CHECKED_AT_ONCE", 1_500)
+    monkeypatch.setattr("shoal.on_disk.BYTES_A_CHECKED_ROW", 2**22)  # so that several pieces are looked at
     found = check_file(source, census.schema, [KAnonymity(2)], threshold=0.1)
     in_memory = check(census.frame, census.schema, [KAnonymity(2)], threshold=0.1)
     assert not found.holds

@@ -277,8 +277,7 @@ def test_only_members_of_a_population_are_handed_out(tmp_path):
 @pytest.mark.usefixtures("sessions_of_their_own")
 def test_a_worker_that_dies_is_survived_and_the_driver_sees_no_rows(tmp_path):
     # The driver may take a sixteenth of the table from workers.
-    small = {"spark.driver.memory": "512m", "spark.driver.maxResultSize": "4m", "spark.sql.shuffle.partitions": "8"}
-    small |= {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
+    small = {"spark.driver.memory": "512m", "spark.driver.maxResultSize": "4m"}
     session = start_session("local-cluster[2,1,1024]", **small, **QUIET)
     try:
         n_rows, n_columns = 1_000_000, 8
@@ -290,7 +289,8 @@ def test_a_worker_that_dies_is_survived_and_the_driver_sees_no_rows(tmp_path):
         anonymizer = SparkAnonymizer(Mondrian(schema, k=10), rows_per_fragment=40_000)
         released = anonymizer.fit_transform(rows)
         killed = []
-        watching = threading.Thread(target=end_a_worker, args=(session, killed), daemon=True)
+        n_tasks = len(anonymizer.fragments_)
+        watching = threading.Thread(target=end_a_worker, args=(session, n_tasks, killed), daemon=True)
         watching.start()
         released.write.parquet(str(tmp_path / "released"))
         watching.join(10)
@@ -305,13 +305,13 @@ def test_a_worker_that_dies_is_survived_and_the_driver_sees_no_rows(tmp_path):
         session.stop()
 
 
-def end_a_worker(session, killed):
+def end_a_worker(session, n_tasks, killed):
     """End a process of the cluster once some fragments are released and others are not."""
     tracker = session.sparkContext.statusTracker()
     while not killed:
         for stage in tracker.getActiveStageIds():
             info = tracker.getStageInfo(stage)
-            if info is not None and info.numTasks == 8 and 1 <= info.numCompletedTasks < 8:
+            if info is not None and info.numTasks == n_tasks and 1 <= info.numCompletedTasks < n_tasks:
                 killed.append(workers()[0])
                 os.kill(killed[0], signal.SIGKILL)
                 return

@@ -6,6 +6,7 @@ of the groups.
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any, Literal, NamedTuple
 
@@ -73,10 +74,12 @@ def all_losses(
     sets: bool = False,
     members: np.ndarray | None = None,
     nodes: Nodes | None = None,
+    is_part: bool = False,
 ) -> Loss:
     """Every loss of a partition that needs no target, over the released rows (all, unless ``members`` says which).
 
-    Groups lose what their tightest ranges, ancestors or sets do, unless ``nodes`` says what they are released as.
+    Groups lose what their tightest ranges, ancestors or sets do, unless ``nodes`` says what they are released as. The
+    entropy asks how frequent values are in the whole table, so of a part of it there is none.
     """
     groups = _measure_groups(table, labels, members, nodes)
     shares = _cell_losses(table, groups, "ncp", sets=sets)
@@ -88,7 +91,7 @@ def all_losses(
         ngil=gil / (groups.n_rows * len(table.quasi)),
         discernibility=_discernibility(groups.sizes, groups.n_rows, groups.n_suppressed),
         average_group_size=_average_size(groups.sizes),
-        non_uniform_entropy=_entropy(table, groups, sets=sets),
+        non_uniform_entropy=math.nan if is_part else _entropy(table, groups, sets=sets),
         by_attribute={column.name: float(share) for column, share in zip(table.quasi, shares, strict=True)},
     )
 

@@ -10,10 +10,11 @@ import datetime as dt
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -51,9 +52,10 @@ BYTES_A_CELL = 400
 """Memory that a cell of a fragment takes on its way, at the most: text, codes, and what kernels keep of it."""
 LEAST_MEMORY = 2**28
 """Bytes without which DuckDB does nothing."""
-CHECKED_AT_ONCE = 4_000_000
-"""Rows whose groups are looked at together when a file is checked."""
+BYTES_A_CHECKED_ROW = 100
+"""Memory that a row takes while its group is counted, at the most."""
 CHANGED = "The table has changed while it was released, so nothing was written: start again."
+Item = TypeVar("Item")
 ROW, FRAGMENT = "__shoal_row", "__shoal_fragment"
 """Names of columns while rows are sorted out."""
 
@@ -69,6 +71,17 @@ class Budget(NamedTuple):
     def of(cls, memory: int | None = None, threads: int | None = None) -> Budget:
         """What is asked for, or half of the machine's memory and all of its cores."""
         return cls(usable_memory() if memory is None else memory, threads or os.cpu_count() or 1)
+
+
+class Desk(NamedTuple):
+    """Where a table is worked on."""
+
+    connection: Any
+    """To DuckDB."""
+    folder: Path
+    """For what does not fit into memory; it is removed in the end."""
+    memory: int
+    """Bytes that DuckDB may use."""
 
 
 class SqlWords:
@@ -139,7 +152,7 @@ class DuckEngine(Engine[str]):
 
     def __init__(
         self,
-        connection: Any,
+        desk: Desk,
         source: Path,
         schema: Schema,
         marks: Sequence[str],
@@ -147,7 +160,7 @@ class DuckEngine(Engine[str]):
         compared: bool = True,
         guide: str | None = None,
     ) -> None:
-        self._connection = connection
+        self._connection, self._memory = desk.connection, desk.memory
         self._files = files.parquet_files(source)
         listed = ", ".join(literal(str(file)) for file in self._files)
         self._from = f"read_parquet([{listed}], file_row_number = true, filename = true)"
@@ -269,7 +282,7 @@ class DuckEngine(Engine[str]):
             for j, name in enumerate(columns)
         )
         listed = "".join(f", list(d{j}.c) FILTER ({member}) AS c{j}" for j in range(len(columns)))
-        pieces = -(-self.count() // CHECKED_AT_ONCE)
+        pieces = -(-self.count() * BYTES_A_CHECKED_ROW // self._memory)
         for piece in range(pieces):
             only = f"WHERE hash({quasi}) % {pieces} = {piece}" if pieces > 1 else ""
             found = self._ask(
@@ -365,13 +378,14 @@ def anonymize_file(
     files.require_place(out)
     budget = Budget.of(memory, threads)
     anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
-    with _connected(budget, Path(temporary) if temporary is not None else out.parent) as (connection, folder):
+    with _connected(budget, Path(temporary) if temporary is not None else out.parent) as desk:
+        folder = desk.folder
         table, found = _as_parquet(source, folder, separator)
         # As in memory: a file of the same kind has the same separator.
         separator = (
             found if found is not None and source.suffix == out.suffix else "\t" if out.suffix == ".tsv" else ","
         )
-        engine = DuckEngine(connection, table, schema, missing_marks, guide=y)
+        engine = DuckEngine(desk, table, schema, missing_marks, guide=y)
         require_same_columns([name for name in engine.names if name != y or name in schema], schema)
         fitting = rows_per_fragment or max(int(budget.memory / (BYTES_A_CELL * len(engine.names))), 10 * k)
         released, cut_into, findings = _plan(engine, anonymizer, table, fitting, missing_marks, folder, y)
@@ -380,11 +394,11 @@ def anonymize_file(
             # Rows that are not handed out are needed to see what holds in the population.
             everyone = (written, kind) if member_of is None else (folder / "population.parquet", "parquet")
             parts = _write(released, *everyone, separator)
-            checked = require_levels(_check_written(connection, *everyone, schema, asked, folder, separator), method)
+            checked = require_levels(_check_written(desk, *everyone, schema, asked, separator), method)
             if member_of is not None:
                 _hand_out(everyone[0], written, kind, separator, member_of)
                 rest = [one for one in asked if not isinstance(one, (KMap, DeltaPresence))]
-                require_levels(_check_written(connection, written, kind, schema, rest, folder, separator), method)
+                require_levels(_check_written(desk, written, kind, schema, rest, separator), method)
     loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
     parameters = parameters_of(anonymizer, constraints) | {"engine": "duckdb"} | cut_into
     return Evidence(schema, method, checked, loss, suppressed, parameters, findings)
@@ -412,7 +426,7 @@ def _plan(
 
 
 @contextmanager
-def _connected(budget: Budget, beside: Path) -> Iterator[tuple[Any, Path]]:
+def _connected(budget: Budget, beside: Path) -> Iterator[Desk]:
     """A connection to DuckDB that keeps to the budget, and a folder for what does not fit into it."""
     try:
         import duckdb
@@ -424,14 +438,15 @@ def _connected(budget: Budget, beside: Path) -> Iterator[tuple[Any, Path]]:
     with tempfile.TemporaryDirectory(prefix=".shoal-", dir=beside) as name:
         folder = Path(name)
         # Fragments are released while DuckDB waits, so each has half of the memory.
+        memory = max(budget.memory // 2, LEAST_MEMORY)
         how: dict[str, Any] = {
-            "memory_limit": f"{max(budget.memory // 2, LEAST_MEMORY) // 2**20}MiB",
+            "memory_limit": f"{memory // 2**20}MiB",
             "threads": budget.threads,
             "temp_directory": str(folder / "spilled"),
             "preserve_insertion_order": False,
         }
         with duckdb.connect(config=how) as connection:
-            yield connection, folder
+            yield Desk(connection, folder, memory)
 
 
 def _as_parquet(source: Path, folder: Path, separator: str | None) -> tuple[Path, str | None]:
@@ -483,22 +498,8 @@ def _release_fragments(
     assert schema is not None
     hidden, member_of = [one.name for one in schema.identifiers], membership(method.constraints)
     left_out, read_guide = [y] if y is not None and y not in schema else [], column_reader(y)
-    for number, n_rows in enumerate(cut.rows.tolist()):
-        place = folder / f"{FRAGMENT}={number}"
-        if n_rows == 0:
-            continue
-        if number >= len(cut.rows) - cut.n_alike:
-            n_released = 0
-            for batch in files.read_in_batches(place):
-                raw = batch.drop(ROW, *left_out)
-                n_released += raw.height if member_of is None else _of_members(raw, member_of).height
-                yield Released(as_written(raw.drop(hidden), raw, method), None)
-            yield Released(None, part_alike(schema, n_released))
-            continue
-        raw = pl.read_parquet(place / "*.parquet", hive_partitioning=False)
-        raw = (raw if raw[ROW].is_sorted() else raw.sort(ROW)).drop(ROW)
-        if raw.height != n_rows:
-            raise DataError(CHANGED)
+    first_alike = len(cut.rows) - cut.n_alike
+    for number, raw in _ahead(_read_fragments(cut.rows[:first_alike], folder)):
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
         raw = raw.drop(left_out)
         # What is written is checked as a whole.
@@ -506,18 +507,48 @@ def _release_fragments(
             method, files.mark_missing(raw, marks, looked_at), cut.whole, guide, number, checked_later=True
         )
         yield Released(as_written(part.frame, raw, method), part._replace(frame=None))
+    for number in range(first_alike, len(cut.rows)):
+        n_released = 0
+        for batch in files.read_in_batches(_place_of(number, folder)):
+            raw = batch.drop(ROW, *left_out)
+            n_released += raw.height if member_of is None else _of_members(raw, member_of).height
+            yield Released(as_written(raw.drop(hidden), raw, method), None)
+        yield Released(None, part_alike(schema, n_released))
+
+
+def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.DataFrame]]:
+    for number, n_rows in enumerate(rows.tolist()):
+        if n_rows == 0:
+            continue
+        raw = pl.read_parquet(_place_of(number, folder) / "*.parquet", hive_partitioning=False)
+        if raw.height != n_rows:
+            raise DataError(CHANGED)
+        yield number, (raw if raw[ROW].is_sorted() else raw.sort(ROW)).drop(ROW)
+
+
+def _place_of(fragment: int, folder: Path) -> Path:
+    return folder / f"{FRAGMENT}={fragment}"
 
 
 def _write(released: Iterator[Released], written: Path, kind: str, separator: str) -> list[Part]:
     """Write what is released into one file; returns what it loses."""
     parts = []
     with files.Appending(written, kind, separator) as writer:
-        for frame, part in released:
+        for frame, part in _ahead(released):
             if frame is not None:
                 writer.write(frame)
             if part is not None:
                 parts.append(part)
     return parts
+
+
+def _ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, the next of which is made while one is used: on two cores that saves a fifth of the time."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
 
 
 def _hand_out(everyone: Path, written: Path, kind: str, separator: str, member_of: str) -> None:
@@ -528,16 +559,10 @@ def _hand_out(everyone: Path, written: Path, kind: str, separator: str, member_o
 
 
 def _check_written(
-    connection: Any,
-    written: Path,
-    kind: str,
-    schema: Schema,
-    constraints: Sequence[PrivacyModel],
-    folder: Path,
-    separator: str,
+    desk: Desk, written: Path, kind: str, schema: Schema, constraints: Sequence[PrivacyModel], separator: str
 ) -> Checked:
-    table = written if kind == "parquet" else _copy_of_csv(written, folder, separator)
-    return _check(connection, table, schema, constraints)
+    table = written if kind == "parquet" else _copy_of_csv(written, desk.folder, separator)
+    return _check(desk, table, schema, constraints)
 
 
 def _of_members(released: pl.DataFrame, member_of: str) -> pl.DataFrame:
@@ -560,13 +585,13 @@ def check_file(
     """Measure every privacy model on a file that may be larger than memory; see :func:`shoal.check`."""
     require_schema(schema)
     source = Path(source)
-    with _connected(Budget.of(memory, threads), Path(tempfile.gettempdir())) as (connection, folder):
-        table, _ = _as_parquet(source, folder, separator)
-        return _check(connection, table, schema, check_constraints(constraints), threshold, missing_marks)
+    with _connected(Budget.of(memory, threads), Path(tempfile.gettempdir())) as desk:
+        table, _ = _as_parquet(source, desk.folder, separator)
+        return _check(desk, table, schema, check_constraints(constraints), threshold, missing_marks)
 
 
 def _check(
-    connection: Any,
+    desk: Desk,
     table: Path,
     schema: Schema,
     constraints: Sequence[PrivacyModel],
@@ -574,7 +599,7 @@ def _check(
     marks: Sequence[str] = (),
 ) -> Checked:
     """Count the groups of a Parquet file, some of them at a time, by what is written in it."""
-    engine = DuckEngine(connection, table, schema, marks, compared=False)
+    engine = DuckEngine(desk, table, schema, marks, compared=False)
     require_checkable(engine.names, schema)
     judge = Judge(schema, constraints, engine.names, threshold=threshold)
     for counts in engine.count_groups(schema, membership(constraints)):

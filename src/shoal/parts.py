@@ -61,7 +61,8 @@ def measure_part(method: Anonymizer, released: nw.DataFrame[Any], table: Table, 
     if not checked_later:
         _require_kept(released, method, table, members)
     labels, sets = method.labels_, method._recoding() == "set"
-    loss = all_losses(table, labels, sets=sets, members=members, nodes=method._released_nodes())
+    nodes, is_part = method._released_nodes(), table.weights is None
+    loss = all_losses(table, labels, sets=sets, members=members, nodes=nodes, is_part=is_part)
     counts = count_groups(labels, (), members, table.weights).sizes
     sizes, n_suppressed = (counts[:-1], int(counts[-1])) if (labels < 0).any() else (counts, 0)
     squares = float((sizes.astype(float) ** 2).sum())

@@ -177,12 +177,14 @@ def _refine(engine: SparkEngine, cut: Fragmentation, y: str | None, marks: Seque
 
     schema = cut.method.schema
     assert schema is not None
-    parted = _parted(engine, cut)
+    parted, n_cut = _parted(engine, cut), len(cut.rows) - cut.n_alike
     if cut.n_alike:
-        parted = parted.filter(sf.col(FRAGMENT) < len(cut.rows) - cut.n_alike)
+        parted = parted.filter(sf.col(FRAGMENT) < n_cut)
     kind = _released_type(engine.table, schema, cut.method, y)
     kind = kind.add(PART, types.ArrayType(types.DoubleType()))
-    return parted.groupBy(FRAGMENT).applyInArrow(_make_refine(cut, y, marks, kind), kind)
+    # A fragment is a partition: unlike with groupBy and applyInArrow, Spark need not sort the rows first.
+    fragments = parted.repartitionById(max(n_cut, 1), sf.col(FRAGMENT))
+    return fragments.mapInArrow(_make_refine(cut, y, marks, kind), kind)
 
 
 def _parted(engine: SparkEngine, cut: Fragmentation) -> DataFrame:
@@ -200,17 +202,21 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: 
     left_out, read_guide = [y] if y is not None and y not in schema else [], column_reader(y)
     looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
 
-    def refine(key: Any, table: Any) -> Any:
-        number = key[0].as_py()
-        if table.num_rows != rows[number]:
+    def refine(batches: Iterator[Any]) -> Iterator[Any]:
+        parts = [pl.DataFrame(pl.from_arrow(batch)) for batch in batches]
+        if not parts:
+            return
+        raw = pl.concat(parts)
+        number = int(raw[FRAGMENT][0])
+        if raw.height != rows[number]:
             raise DataError(CHANGED)
-        raw = pl.from_arrow(table).drop(FRAGMENT)  # type: ignore[union-attr]
+        raw = raw.drop(FRAGMENT)
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
         frame = raw.drop(left_out)
         part = release_part(method, files.mark_missing(frame, marks, looked_at), whole, guide, number)
         released = as_written(part.frame, frame, method)
         lost = pl.Series(PART, [as_numbers(part)] + [None] * (released.height - 1), pl.List(pl.Float64))
-        return released.with_columns(lost).to_arrow().cast(expected)
+        yield from released.with_columns(lost).to_arrow().cast(expected).to_batches()
 
     return refine
 
