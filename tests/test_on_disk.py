@@ -1,8 +1,10 @@
 """Files that are larger than memory: what is written keeps what was asked for, and is checked as in memory."""
 
+import numpy as np
 import polars as pl
 import pytest
 
+from polars_engine import PolarsEngine
 from shoal import (
     Attribute,
     DeltaPresence,
@@ -17,9 +19,19 @@ from shoal import (
 )
 from shoal.datasets import make_census
 from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.fragments import fragment
 
 duckdb = pytest.importorskip("duckdb")
-from shoal.on_disk import Budget, anonymize_file, check_file, literal, named  # noqa: E402
+from shoal.on_disk import (  # noqa: E402
+    Budget,
+    DuckEngine,
+    _connected,
+    _read_fragments,
+    anonymize_file,
+    check_file,
+    literal,
+    named,
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +60,25 @@ def test_a_file_in_fragments_keeps_what_was_asked_for(census, source, tmp_path):
     # Columns that are no quasi-identifiers are those of the table.
     assert sorted(released["capital-gain"]) == sorted(census.frame["capital-gain"])
     assert list(tmp_path.glob(".*")) == []
+
+
+@pytest.mark.parametrize("n_files", [1, 3])
+def test_rows_come_into_the_fragment_that_they_belong_to(tmp_path, n_files):
+    # So many that they are read side by side, and come in no order.
+    names, n = ["age", "sex", "education", "marital-status"], 600_000 // n_files
+    found = make_census(600_000, seed=0)
+    frame, schema = found.frame.select(names), Schema(found.schema[name] for name in names)
+    (tmp_path / "in").mkdir()
+    for i in range(n_files):
+        frame[i * n : (i + 1) * n].write_parquet(tmp_path / "in" / f"{i}.parquet")
+    with _connected(Budget.of(2**30, 4), tmp_path) as desk:
+        engine = DuckEngine(desk, tmp_path / "in", schema, ())
+        cut = fragment(engine, Mondrian(schema, k=5), 100_000, 0)
+        engine.sort_out(cut, tmp_path / "fragments")
+    numbers = PolarsEngine(frame).leaves(cut.crown, cut.fragment_of_leaf.tolist())
+    assert len(cut.rows) > 5
+    for number, rows in _read_fragments(cut.rows, tmp_path / "fragments"):
+        assert rows.equals(frame[np.flatnonzero(numbers == number)])
 
 
 def test_one_fragment_is_the_release_in_memory(census, source, tmp_path):

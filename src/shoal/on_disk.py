@@ -55,8 +55,10 @@ LEAST_MEMORY = 2**28
 BYTES_A_CHECKED_ROW = 100
 """Memory that a row takes while its group is counted, at the most."""
 CHANGED = "The table has changed while it was released, so nothing was written: start again."
+ROWS_AT_ONCE = 1_000_000
+"""Rows whose fragments are written down together."""
 Item = TypeVar("Item")
-ROW, FRAGMENT = "__shoal_row", "__shoal_fragment"
+ROW, NUMBERED, FRAGMENT = "__shoal_row", "__shoal_numbered", "__shoal_fragment"
 """Names of columns while rows are sorted out."""
 
 
@@ -250,20 +252,37 @@ class DuckEngine(Engine[str]):
 
         DuckDB numbers the rows, and polars sorts them out: DuckDB takes ten times as long to write many files at once.
         """
-        number = write_route(cut.crown, self.words, cut.fragment_of_leaf.tolist())
         numbers = folder.with_suffix(".parquet")
-        asked = f"SELECT CAST({number} AS INTEGER) AS {FRAGMENT} FROM {self._from}"
-        self._connection.execute("SET preserve_insertion_order = true")
-        self._connection.execute(f"COPY ({asked}) TO {literal(str(numbers))} (FORMAT parquet, COMPRESSION lz4)")
-        self._connection.execute("SET preserve_insertion_order = false")
-        rows = pl.scan_parquet(self._files, row_index_name=ROW, hive_partitioning=False)
-        numbered = pl.concat([rows, pl.scan_parquet(numbers)], how="horizontal")
+        route = write_route(cut.crown, self.words, cut.fragment_of_leaf.tolist())
+        with files.Appending(numbers, "parquet") as writer:
+            for file in self._files:
+                for some in self._number_rows(file, route, folder.with_suffix(".numbers")):
+                    writer.write(some)
+        rows = [pl.scan_parquet(file, row_index_name=ROW, hive_partitioning=False) for file in self._files]
+        numbered = pl.concat([pl.concat(rows), pl.scan_parquet(numbers)], how="horizontal")
         try:
             numbered.sink_parquet(
                 pl.PartitionBy(folder, key=FRAGMENT, include_key=False), compression="lz4", mkdir=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
             raise DataError(f"The table cannot be sorted out ({reason(error)}): mend it, or make room.") from None
+
+    def _number_rows(self, file: Path, route: str, scratch: Path) -> Iterator[pl.DataFrame]:
+        """The fragment of each row of a file, in the order of the file, some at a time."""
+        source = f"read_parquet({literal(str(file))}, file_row_number = true)"
+        n_rows = int(self._ask(f"SELECT count(*) AS n FROM {source}")["n"][0])
+        fragments = np.memmap(scratch, np.int32, "w+", shape=max(n_rows, 1))[:n_rows]
+        fragments[:] = -1
+        # Rows come in no order: to sort them would take four times as long.
+        found = self._connection.sql(f"SELECT CAST({route} AS INTEGER) AS f, file_row_number AS r FROM {source}")
+        for batch in found.to_arrow_reader(ROWS_AT_ONCE):
+            some = pl.DataFrame(pl.from_arrow(batch))
+            fragments[some["r"].to_numpy()] = some["f"].to_numpy()
+        if n_rows and fragments.min() < 0:
+            raise DataError(CHANGED)
+        for start in range(0, n_rows, ROWS_AT_ONCE):
+            part = np.array(fragments[start : start + ROWS_AT_ONCE])
+            yield pl.DataFrame({FRAGMENT: part, NUMBERED: np.arange(start, start + len(part))})
 
     def count_groups(self, schema: Schema, member_of: str | None) -> Iterator[Counts]:
         """What is in each group of equal rows, some groups at a time."""
@@ -510,7 +529,7 @@ def _release_fragments(
     for number in range(first_alike, len(cut.rows)):
         n_released = 0
         for batch in files.read_in_batches(_place_of(number, folder)):
-            raw = batch.drop(ROW, *left_out)
+            raw = batch.drop(ROW, NUMBERED, *left_out)
             n_released += raw.height if member_of is None else _of_members(raw, member_of).height
             yield Released(as_written(raw.drop(hidden), raw, method), None)
         yield Released(None, part_alike(schema, n_released))
@@ -521,9 +540,10 @@ def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.Da
         if n_rows == 0:
             continue
         raw = pl.read_parquet(_place_of(number, folder) / "*.parquet", hive_partitioning=False)
-        if raw.height != n_rows:
+        # A row that got the number of another one would be in a fragment where it does not belong.
+        if raw.height != n_rows or not (raw[ROW] == raw[NUMBERED]).all():
             raise DataError(CHANGED)
-        yield number, (raw if raw[ROW].is_sorted() else raw.sort(ROW)).drop(ROW)
+        yield number, raw.drop(ROW, NUMBERED)
 
 
 def _place_of(fragment: int, folder: Path) -> Path:
