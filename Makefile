@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test dp bench reproduce reproduce-quick reproduce-toy lock clean
+.PHONY: help demo test test-slow dp bench reproduce reproduce-quick reproduce-toy lock clean
 
 help:
 	@echo "make demo   protect a model of an embedded census and look at the result"
-	@echo "make test   all tests, linters and type checks"
+	@echo "make test   tests, linters and type checks"
+	@echo "make test-slow  tests that take long"
 	@echo "make dp     what the baselines with differential privacy need, for their tests to run too"
 	@echo "make bench  benchmarks against peers"
 	@echo "make reproduce        the papers' tables and figures, and docs/papers.md; it goes on where it was stopped"
@@ -21,13 +22,17 @@ demo: $(VENV)/.core
 # Compiled kernels are kept for this very state of all of them: one that calls an edited one in another file would
 # otherwise be taken from the cache unchanged.
 KERNELS := $(shell cat src/shoal/_kernels/*.py | cksum | cut -d ' ' -f 1)
-demo test reproduce reproduce-quick reproduce-toy: export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache/$(KERNELS)
+demo test test-slow reproduce reproduce-quick reproduce-toy: export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache/$(KERNELS)
 
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m 'not slow'
+
+# Those that take most of a minute each, such as a cluster of which a worker is killed.
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
 
 # The forest of diffprivlib does not run beside current scikit-learn, so it has an environment of its own.
 DIFFPRIVLIB := $(CURDIR)/.peer-diffprivlib/bin/python

@@ -109,6 +109,7 @@ def permuted_members(seed):
     return model, X[:200], X[200:], y[:200], y[200:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", [model_of_other_rows, permuted_members])
 def test_where_there_is_nothing_to_find_intervals_cover_chance_as_often_as_they_say(scene):
     covered = {name: [] for name in attack_names()}

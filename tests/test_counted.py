@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polars_engine import PolarsEngine
-from promises import promise
+from promises import FEWER
 from shoal import (
     Attribute,
     BetaLikeness,
@@ -77,7 +77,7 @@ def test_counts_give_the_release_of_the_rows_themselves(census, how):
     assert together.discernibility == pytest.approx(expected.discernibility)
 
 
-@promise
+@FEWER
 @given(
     tables(least_rows=4, most_rows=60),
     st.sampled_from(["global", "mixed"]),

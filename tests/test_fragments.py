@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polars_engine import PolarsEngine
-from promises import promise
+from promises import FEWER
 from shoal import (
     AccuracyGuided,
     Attribute,
@@ -105,7 +105,7 @@ def test_many_fragments_keep_k_and_lose_little_more(census, name):
     assert all_losses(table, labels).ncp < 1.06 * all_losses(table, local.labels_).ncp
 
 
-@promise
+@FEWER
 @given(
     tables(least_rows=4, most_rows=60),
     st.sampled_from(["mondrian", "hilbert", "sangreea"]),

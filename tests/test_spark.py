@@ -276,17 +276,17 @@ def test_only_members_of_a_population_are_handed_out(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are found in /proc")
 @pytest.mark.usefixtures("sessions_of_their_own")
 def test_a_worker_that_dies_is_survived_and_the_driver_sees_no_rows(tmp_path):
-    # The driver may take a sixteenth of the table from workers.
+    # The driver may take a sixth of the table from workers.
     small = {"spark.driver.memory": "512m", "spark.driver.maxResultSize": "4m"}
     session = start_session("local-cluster[2,1,1024]", **small, **QUIET)
     try:
-        n_rows, n_columns = 1_000_000, 8
+        n_rows, n_columns = 400_000, 8
         columns = [f"cast(hash(id, {j}) & {(31, 255, 1023)[j % 3]} as bigint) as x{j}" for j in range(n_columns)]
         rows = session.range(n_rows).selectExpr(*columns)
         schema = Schema(Attribute(f"x{j}") for j in range(n_columns))
         with pytest.raises(Exception, match="maxResultSize"):
             rows.toArrow()
-        anonymizer = SparkAnonymizer(Mondrian(schema, k=10), rows_per_fragment=40_000)
+        anonymizer = SparkAnonymizer(Mondrian(schema, k=10), rows_per_fragment=20_000)
         released = anonymizer.fit_transform(rows)
         killed = []
         n_tasks = len(anonymizer.fragments_)

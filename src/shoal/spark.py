@@ -208,7 +208,7 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: 
             return
         raw = pl.concat(parts)
         number = int(raw[FRAGMENT][0])
-        if raw.height != rows[number]:
+        if raw.height != rows[number] or (raw[FRAGMENT] != number).any():
             raise DataError(CHANGED)
         raw = raw.drop(FRAGMENT)
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
