@@ -179,3 +179,15 @@ def test_names_are_numbered_and_ranges_judged_by_the_whole_table(census):
         assert one.width == other.width
         if one.tree is not None:
             assert list(one.values) == list(other.values)
+
+
+def test_cuts_between_groups_tear_few_of_them():
+    # Towns are never mixed in a group, ages always are: only a cut between towns tears none.
+    draw = np.random.default_rng(0)
+    frame = pl.DataFrame({"age": draw.integers(20, 80, 4_000), "town": draw.choice(["Graz", "Wels", "Linz"], 4_000)})
+    schema = Schema([Attribute("age", weight=0.01), Attribute("town", kind="nominal", weight=10.0)])
+    engine = PolarsEngine(frame)
+    cut = fragment(engine, SaNGreeA(schema, k=5), 1_800, 0)
+    assert {test.attribute for test in cut.crown.tests if test is not None} == {"town"}
+    assert len(cut.rows) == 3
+    assert sorted(cut.rows.tolist()) == sorted(frame["town"].value_counts()["count"].to_list())

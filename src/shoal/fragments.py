@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from sklearn.base import clone
 
 from shoal import frames
 from shoal.anonymizers import Anonymizer
@@ -32,6 +33,8 @@ from shoal.whole import Whole, is_plain_number
 SAMPLED_A_FRAGMENT = 500
 """Rows that the sample has of a fragment, about; their number is then right to a tenth."""
 LEAST_SAMPLE, MOST_SAMPLE = 50_000, 2_000_000
+LOOKED_AT = 50_000
+"""Rows of the sample that are grouped to see where groups lie."""
 
 
 class Fragmentation(NamedTuple):
@@ -84,12 +87,14 @@ def fragment(
 
 
 def grow_crown(method: Anonymizer, sample: nw.DataFrame[Any], whole: Whole, smallest: int, y: Any) -> Crown:
-    """The cuts that the method, or else Mondrian, makes in a sample, until parts have about ``smallest`` rows."""
-    guided = method._cuts_coarsely(smallest)
-    coarse = Mondrian(method.schema, smallest, recoding="interval") if guided is None else guided
-    coarse._whole = whole
+    """The first cuts of a method that cuts, or else such that tear few of its groups; ``smallest`` rows a part."""
     if len(sample) < 2 * smallest:
         return Crown([None], [0], [0])
+    guided = method._cuts_coarsely(smallest)
+    if guided is None and not isinstance(method, Mondrian):
+        return cut_between_groups(method, sample, whole, smallest)
+    coarse = Mondrian(method.schema, smallest, recoding="interval") if guided is None else guided
+    coarse._whole = whole
     learned = y if guided is not None else None
     try:
         coarse.fit(sample.to_native(), learned)
@@ -102,6 +107,72 @@ def grow_crown(method: Anonymizer, sample: nw.DataFrame[Any], whole: Whole, smal
     for node, j in enumerate(cuts.attribute.tolist()):
         tests.append(None if j < 0 else _as_test(coarse._columns[j], by_attribute[j][node]))
     return Crown(tests, cuts.left.tolist(), cuts.right.tolist())
+
+
+def cut_between_groups(method: Anonymizer, sample: nw.DataFrame[Any], whole: Whole, smallest: int) -> Crown:
+    """Cuts between the groups that a method makes of a sample.
+
+    On a million rows of a census in eight parts, Mondrian's cuts let SaNGreeA lose 8 % more than on all rows at once,
+    because they cut through ages, which it does not care for.
+    """
+    some = sample[:LOOKED_AT]
+    smallest = max(math.ceil(smallest * len(some) / len(sample)), 1)
+    looking = clone(method)
+    looking._whole = whole
+    try:
+        _, table = looking.anonymize_frame(some.to_native())
+    except GuaranteeError:
+        _, table = looking.set_params(constraints=()).anonymize_frame(some.to_native())
+    codes = np.column_stack([column.codes for column in table.quasi]).astype(np.int64)
+    tests: list[Fork | None] = []
+    left: list[int] = []
+    right: list[int] = []
+    n_leaves = 0
+
+    def grow(rows: np.ndarray) -> int:
+        nonlocal n_leaves
+        node, cut = len(tests), _between_groups(codes[rows], looking.labels_[rows], smallest)
+        tests.append(None)
+        left.append(node)
+        right.append(n_leaves)
+        if cut is None:
+            n_leaves += 1
+            return node
+        attribute, code = cut
+        column, goes_left = table.quasi[attribute], codes[rows, attribute] <= code
+        tests[node] = _as_test(column, np.arange(column.n_values) <= code)
+        left[node] = grow(rows[goes_left])
+        right[node] = grow(rows[~goes_left])
+        return node
+
+    grow(np.arange(len(codes)))
+    return Crown(tests, left, right)
+
+
+def _between_groups(codes: np.ndarray, labels: np.ndarray, smallest: int) -> tuple[int, int] | None:
+    """The attribute, and its last code on the left, where a cut tears fewest rows from their groups for its balance."""
+    n, known = len(codes), labels >= 0
+    if n <= 2 * smallest:
+        return None
+    groups, group_of = np.unique(labels[known], return_inverse=True)
+    sizes = np.bincount(group_of, minlength=len(groups))
+    best: tuple[float, int, int] | None = None
+    for j in range(codes.shape[1]):
+        column, inside = codes[:, j], codes[known, j]
+        end = int(column.max()) + 1
+        on_left = np.cumsum(np.bincount(column, minlength=end))
+        low, high = np.full(len(groups), end), np.zeros(len(groups), np.int64)
+        np.minimum.at(low, group_of, inside)
+        np.maximum.at(high, group_of, inside)
+        torn = np.cumsum(np.bincount(low, sizes, end + 1) - np.bincount(high, sizes, end + 1))[:end]
+        fits = (on_left >= smallest) & (n - on_left >= smallest)
+        if not fits.any():
+            continue
+        cost = np.where(fits, (torn + 1) / np.maximum(on_left * (n - on_left), 1), np.inf)
+        code = int(cost.argmin())
+        if best is None or cost[code] < best[0]:
+            best = (float(cost[code]), j, code)
+    return None if best is None else best[1:]
 
 
 def _as_test(column: Column, goes_left: np.ndarray) -> Fork:
