@@ -50,8 +50,8 @@ def compare_losses(n: int = 1_000_000) -> None:
             start = time.perf_counter()
             local = anonymize(frame, schema, K, method=method, **how)
             middle = time.perf_counter()
-            # Levels of the whole table are found from counts of all different rows, which must fit.
-            part = n // 5 if name != "flash, global" else n // 2
+            # Flash finds levels from counts of all different rows, which must fit.
+            part = n // 5 if method != "flash" else n // 2
             found = anonymize_file(
                 file, schema, K, Path(folder) / "out.parquet", method=method, rows_per_fragment=part, **how
             )

@@ -41,6 +41,7 @@ def census():
 def released(frame, method):
     """The rows in two batches, as engines see them."""
     counted = fit_to_counts(PolarsEngine(frame), method, 10**6)
+    assert counted is not None
     assert counted.n_rows == frame.height
     halves = [frame[: frame.height // 2], frame[frame.height // 2 :]]
     texts = [one.name for one in method.schema.quasi]
@@ -54,6 +55,8 @@ def released(frame, method):
         {},
         {"suppression": 0.1},
         {"mode": "mixed", "suppression": 0.05},
+        {"mode": "local"},
+        {"mode": "local", "recoding": "set", "loss": "entropy"},
         {"loss": "entropy", "suppression": 0.2},
         {"loss": "discernibility", "suppression": 0.2},
         {"recoding": "interval"},
@@ -80,7 +83,7 @@ def test_counts_give_the_release_of_the_rows_themselves(census, how):
 @FEWER
 @given(
     tables(least_rows=4, most_rows=60),
-    st.sampled_from(["global", "mixed"]),
+    st.sampled_from(["global", "mixed", "local"]),
     st.integers(2, 4),
     st.sampled_from([0.0, 0.3]),
     st.sampled_from([(), (LDiversity(2),), (TCloseness(0.5),), (BetaLikeness(2.0),)]),
@@ -117,6 +120,12 @@ def test_what_needs_all_rows_of_a_group_is_refused(census):
     frame, schema = census
     with pytest.raises(ShoalError, match="recoding='mean' looks at all rows of a group"):
         fit_to_counts(PolarsEngine(frame), Flash(schema, k=5, recoding="mean"), 10**6)
+
+
+def test_what_can_do_with_parts_does_so_where_counts_are_too_many(census):
+    frame, schema = census
+    assert fit_to_counts(PolarsEngine(frame), Flash(schema, k=5, mode="local"), 10) is None
+    assert fit_to_counts(PolarsEngine(frame), Flash(schema, k=5, mode="local", recoding="mean"), 10**6) is None
 
 
 def test_too_many_different_rows_are_refused(census):

@@ -47,11 +47,16 @@ class Counted(NamedTuple):
         return release_frame(opened, self.schema, self.fitted._groups, self.fitted._place(np.column_stack(codes)))
 
 
-def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted:
-    """Fit a method to all different rows of a table, of which there may be no more than ``most``."""
+def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted | None:
+    """Fit a method to all different rows of a table, of which there may be no more than ``most``.
+
+    None if that cannot be, and the method can do with parts of the table instead.
+    """
     schema = method.schema
     assert schema is not None
     if method._recoding() not in TEXT_RECODINGS:
+        if method._works_on_parts():
+            return None
         raise ShoalError(
             f"recoding={method._recoding()!r} looks at all rows of a group, which may be anywhere in the table: choose "
             f"{', '.join(TEXT_RECODINGS)}, or work in memory."
@@ -63,6 +68,8 @@ def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted
     names = [*whole.quasi, *sensitive, *([] if member_of is None else [member_of])]
     counted = engine.combinations(names, most)
     if counted.height > most:
+        if method._works_on_parts():
+            return None
         raise DataError(_too_many(whole, most))
     fitted = clone(method).set_params(schema=Schema(schema[name] for name in names))
     fitted._whole, fitted._weights = Whole(whole.quasi, sensitive), counted[ROWS].to_numpy().astype(np.int64)

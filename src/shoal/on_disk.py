@@ -436,8 +436,8 @@ def _plan(
     schema = method.schema
     assert schema is not None
     looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
-    if method._wants_counts() and engine.count() > fitting:
-        counted = fit_to_counts(engine, method, fitting)
+    counted = fit_to_counts(engine, method, fitting) if method._wants_counts and engine.count() > fitting else None
+    if counted is not None:
         return _release_rows(counted, table, marks, looked_at), {}, counted.fitted.findings()
     cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), column_reader(y))
     engine.sort_out(cut, folder / "fragments")

@@ -109,8 +109,9 @@ class SparkAnonymizer:
         """
         schema = self._checked_schema(table)
         engine = SparkEngine(table, schema, self.missing_marks)
-        if self.method._wants_counts() and engine.count() > self.rows_per_fragment:
-            counted = fit_to_counts(engine, self.method, MOST_TUPLES)
+        many = engine.count() > self.rows_per_fragment
+        counted = fit_to_counts(engine, self.method, MOST_TUPLES) if self.method._wants_counts and many else None
+        if counted is not None:
             self.fragments_ = np.array([counted.n_rows])
             self._released, self._known = None, [counted.part]
             return _release_rows(engine, counted, self.missing_marks)

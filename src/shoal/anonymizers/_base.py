@@ -193,9 +193,12 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The tree of cuts that :meth:`_place` follows."""
         raise ShoalError(f"{type(self).__name__} cannot release rows that it was not fitted on: use fit_transform.")
 
-    def _wants_counts(self) -> bool:
-        """Whether it looks at every different row of the whole table at once, and at how many there are of each."""
-        return False
+    _wants_counts = False
+    """Whether it does best with every different row of the whole table at once, and how many there are of each."""
+
+    def _works_on_parts(self) -> bool:
+        """Whether a part of the table can be released by itself."""
+        return True
 
     def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
         """What releases a table part by part, after a look at a sample of it: itself, unless it must learn first."""
