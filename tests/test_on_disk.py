@@ -22,16 +22,8 @@ from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.fragments import fragment
 
 duckdb = pytest.importorskip("duckdb")
-from shoal.on_disk import (  # noqa: E402
-    Budget,
-    DuckEngine,
-    _connected,
-    _read_fragments,
-    anonymize_file,
-    check_file,
-    literal,
-    named,
-)
+from shoal._duck_engine import Budget, DuckEngine, connected, literal, named  # noqa: E402
+from shoal.on_disk import _read_fragments, anonymize_file, check_file  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +63,7 @@ def test_rows_come_into_the_fragment_that_they_belong_to(tmp_path, n_files):
     (tmp_path / "in").mkdir()
     for i in range(n_files):
         frame[i * n : (i + 1) * n].write_parquet(tmp_path / "in" / f"{i}.parquet")
-    with _connected(Budget.of(2**30, 4), tmp_path) as desk:
+    with connected(Budget.of(2**30, 4), tmp_path) as desk:
         engine = DuckEngine(desk, tmp_path / "in", schema, ())
         cut = fragment(engine, Mondrian(schema, k=5), 100_000, 0)
         engine.sort_out(cut, tmp_path / "fragments")
@@ -157,7 +149,7 @@ def test_csv_keeps_every_character_of_what_is_not_changed(tmp_path):
 
 
 def test_a_table_is_checked_from_disk_as_in_memory(census, source, tmp_path, monkeypatch):
-    monkeypatch.setattr("shoal.on_disk.BYTES_A_CHECKED_ROW", 2**22)  # so that several pieces are looked at
+    monkeypatch.setattr("shoal._duck_engine.BYTES_A_CHECKED_ROW", 2**22)  # so that several pieces are looked at
     found = check_file(source, census.schema, [KAnonymity(2)], threshold=0.1)
     in_memory = check(census.frame, census.schema, [KAnonymity(2)], threshold=0.1)
     assert not found.holds

@@ -1,0 +1,353 @@
+"""Parquet files as an engine: what DuckDB counts, draws and tells apart, within a limit of memory."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import polars as pl
+
+from shoal import files, frames
+from shoal._kernels import groups
+from shoal.engines import (
+    MOST_VALUES,
+    ROWS,
+    Crown,
+    Engine,
+    Fork,
+    LeafTally,
+    ends_of,
+    require_few_values,
+    rows_of_leaves,
+    write_route,
+)
+from shoal.errors import DataError, ShoalError, reason
+from shoal.fragments import Fragmentation
+from shoal.memory import usable_memory
+from shoal.partition import Counts, Tally
+from shoal.schema import Schema
+from shoal.table import Column, encode_column
+from shoal.whole import Seen, is_plain_number
+
+LEAST_MEMORY = 2**28
+"""Bytes without which DuckDB does nothing."""
+BYTES_A_CHECKED_ROW = 100
+"""Memory that a row takes while its group is counted, at the most."""
+ROWS_AT_ONCE = 1_000_000
+"""Rows whose fragments are written down together."""
+CHANGED = "The table has changed while it was released, so nothing was written: start again."
+ROW, NUMBERED, FRAGMENT = "__shoal_row", "__shoal_numbered", "__shoal_fragment"
+"""Names of columns while rows are sorted out."""
+
+
+class Budget(NamedTuple):
+    """Memory and threads that may be used."""
+
+    memory: int
+    """Bytes."""
+    threads: int
+
+    @classmethod
+    def of(cls, memory: int | None = None, threads: int | None = None) -> Budget:
+        """What is asked for, or half of the machine's memory and all of its cores."""
+        return cls(usable_memory() if memory is None else memory, threads or os.cpu_count() or 1)
+
+
+class Desk(NamedTuple):
+    """Where a table is worked on."""
+
+    connection: Any
+    """To DuckDB."""
+    folder: Path
+    """For what does not fit into memory; it is removed in the end."""
+    memory: int
+    """Bytes that DuckDB may use."""
+
+
+@contextmanager
+def connected(budget: Budget, beside: Path) -> Iterator[Desk]:
+    """A connection to DuckDB that keeps to the budget, and a folder for what does not fit into it."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ShoalError(
+            f"Tables that do not fit into memory need the package 'duckdb' ({reason(error)}): "
+            "pip install 'shoal[duckdb]'."
+        ) from None
+    with tempfile.TemporaryDirectory(prefix=".shoal-", dir=beside) as name:
+        folder = Path(name)
+        # Fragments are released while DuckDB waits, so each has half of the memory.
+        memory = max(budget.memory // 2, LEAST_MEMORY)
+        how: dict[str, Any] = {
+            "memory_limit": f"{memory // 2**20}MiB",
+            "threads": budget.threads,
+            "temp_directory": str(folder / "spilled"),
+            "preserve_insertion_order": False,
+        }
+        with duckdb.connect(config=how) as connection:
+            yield Desk(connection, folder, memory)
+
+
+class SqlWords:
+    """What is asked of a row, in DuckDB's SQL."""
+
+    def __init__(self, expressions: Mapping[str, str]) -> None:
+        self._expressions = expressions
+
+    def goes_left(self, test: Fork) -> str:
+        """Whether a row passes a test."""
+        column = self._expressions[test.attribute]
+        if test.values is not None:
+            passed = f"{column} IN ({', '.join(map(literal, test.values))})" if test.values else "FALSE"
+        else:
+            bounds = [
+                f"{column} {sign} {literal(end)}"
+                for sign, end in ((">=", test.low), ("<=", test.high))
+                if end is not None
+            ]
+            passed = " AND ".join(bounds) or f"{column} IS NOT NULL"
+        return f"({passed} OR {column} IS NULL)" if test.missing else f"({passed})"
+
+    def is_alike(self, values: Mapping[str, Any]) -> str:
+        """Whether a row has these values."""
+        return " AND ".join(
+            f"{self._expressions[name]} IS NOT DISTINCT FROM {literal(one)}" for name, one in values.items()
+        )
+
+    def choose(self, condition: str, yes: str, no: str) -> str:
+        """One thing or another."""
+        return f"CASE WHEN {condition} THEN {yes} ELSE {no} END"
+
+    def number(self, value: int) -> str:
+        """A constant."""
+        return str(value)
+
+
+def literal(value: Any) -> str:
+    """A value in SQL.
+
+    >>> literal("it's"), literal(2.5), literal(True), literal(dt.date(2020, 1, 2))
+    ("'it''s'", '2.5', 'TRUE', "DATE '2020-01-02'")
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, dt.date):
+        return f"DATE '{value.isoformat()}'"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def named(name: str) -> str:
+    """A column in SQL.
+
+    >>> print(named('2" pipe'))
+    "2"" pipe"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+class DuckEngine(Engine[str]):
+    """A Parquet file, or a folder of them, looked at by DuckDB."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        source: Path,
+        schema: Schema,
+        marks: Sequence[str],
+        *,
+        compared: bool = True,
+        guide: str | None = None,
+    ) -> None:
+        self._connection, self._memory = desk.connection, desk.memory
+        self._files = files.parquet_files(source)
+        listed = ", ".join(literal(str(file)) for file in self._files)
+        self._from = f"read_parquet([{listed}], file_row_number = true, filename = true)"
+        described = self._ask(f"DESCRIBE SELECT * EXCLUDE (file_row_number, filename) FROM {self._from}")
+        types = dict(zip(described["column_name"], described["column_type"], strict=True))
+        self.names = list(types)
+        self._guide = guide
+        self._values = {
+            one.name: _value(named(one.name), types[one.name], marks) for one in schema if one.name in types
+        }
+        # Numbers and dates may be written as text; they are compared as what they are.
+        texts = [one.name for one in schema if compared and types.get(one.name) == "VARCHAR" and is_plain_number(one)]
+        self._order = self._values | {name: self._as_number(name) for name in texts}
+        self.words = SqlWords(self._order)
+
+    def _as_number(self, name: str) -> str:
+        value = self._values[name]
+        for kind in ("DOUBLE", "TIMESTAMP"):
+            cast = f"TRY_CAST({value} AS {kind})"
+            wrong = self._ask(
+                f"SELECT {value} AS v FROM {self._from} WHERE {value} IS NOT NULL AND {cast} IS NULL LIMIT 1"
+            )
+            if wrong.is_empty():
+                return cast
+        raise DataError(
+            f"Attribute {name!r} is numeric, but holds {wrong['v'][0]!r}: make it nominal in the schema, or mend it."
+        )
+
+    def count(self) -> int:
+        """All rows."""
+        return int(self._ask(f"SELECT count(*) AS n FROM {self._from}")["n"][0])
+
+    def ends(self, names: Sequence[str]) -> dict[str, Seen]:
+        """The lowest and the highest value of columns, and the missing one if there is such."""
+        asked = []
+        for j, name in enumerate(names):
+            value, order = self._values[name], self._order[name]
+            asked += [f"arg_min({value}, {order}) AS low{j}", f"arg_max({value}, {order}) AS high{j}"]
+            asked.append(f"count(*) - count({order}) AS none{j}")
+        found = self._ask(f"SELECT {', '.join(asked)} FROM {self._from}")
+        return ends_of(found, names)
+
+    def distinct(self, name: str, member_of: str | None = None) -> Seen:
+        """The values of a column, among all rows or those that a Boolean column marks."""
+        only = "" if member_of is None else f"WHERE {self._is_member(member_of)}"
+        found = self._ask(
+            f"SELECT {self._values[name]} AS v, count(*) AS n FROM {self._from} {only} GROUP BY 1 "
+            f"LIMIT {MOST_VALUES + 1}"
+        )
+        require_few_values(name, found.height)
+        found = found.rename({"v": name})
+        return Seen(frames.open_frame(found)[name], found["n"].to_numpy())
+
+    def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
+        """About so many rows, by a number that is drawn from where a row lies in its file."""
+        share = min(1.0, n_rows / max(self.count(), 1))
+        guide = [] if self._guide is None or self._guide in self._values else [named(self._guide)]
+        kept = ", ".join([*(f"{value} AS {named(name)}" for name, value in self._values.items()), *guide])
+        drawn = f"hash(filename, file_row_number, {int(seed)}) < {int(share * (2**64 - 1))}"
+        order = "filename, file_row_number"
+        return frames.open_frame(self._ask(f"SELECT {kept} FROM {self._from} WHERE {drawn} ORDER BY {order}"))
+
+    def combinations(self, names: Sequence[str], most: int) -> pl.DataFrame:
+        """Every different row of these columns, and how many there are."""
+        asked = ", ".join(f"{self._values[name]} AS {named(name)}" for name in names)
+        by = ", ".join(map(str, range(1, len(names) + 1)))
+        return self._ask(f"SELECT {asked}, count(*) AS {ROWS} FROM {self._from} GROUP BY {by} LIMIT {int(most) + 1}")
+
+    def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
+        """Count what is in each leaf."""
+        leaf = write_route(crown, self.words, range(crown.n_leaves))
+        member = "TRUE" if member_of is None else self._is_member(member_of)
+        found = self._ask(
+            f"SELECT {leaf} AS leaf, count(*) AS n, count(*) FILTER ({member}) AS m FROM {self._from} GROUP BY 1"
+        )
+        counted = {}
+        for name in sensitive:
+            rows = self._ask(
+                f"SELECT {leaf} AS leaf, {self._values[name]} AS v, count(*) AS n FROM {self._from} "
+                f"WHERE {member} GROUP BY 1, 2"
+            ).rename({"v": name})
+            counted[name] = (rows["leaf"].to_numpy(), frames.open_frame(rows)[name], rows["n"].to_numpy())
+        return LeafTally(*rows_of_leaves(found, crown.n_leaves), counted)
+
+    def sort_out(self, cut: Fragmentation, folder: Path) -> None:
+        """Write the rows of each fragment into a folder of its own.
+
+        DuckDB numbers the rows, and polars sorts them out: DuckDB takes ten times as long to write many files at once.
+        """
+        numbers = folder.with_suffix(".parquet")
+        route = write_route(cut.crown, self.words, cut.fragment_of_leaf.tolist())
+        with files.Appending(numbers, "parquet") as writer:
+            for file in self._files:
+                for some in self._number_rows(file, route, folder.with_suffix(".numbers")):
+                    writer.write(some)
+        rows = [pl.scan_parquet(file, row_index_name=ROW, hive_partitioning=False) for file in self._files]
+        numbered = pl.concat([pl.concat(rows), pl.scan_parquet(numbers)], how="horizontal")
+        try:
+            numbered.sink_parquet(
+                pl.PartitionBy(folder, key=FRAGMENT, include_key=False), compression="lz4", mkdir=True
+            )
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise DataError(f"The table cannot be sorted out ({reason(error)}): mend it, or make room.") from None
+
+    def _number_rows(self, file: Path, route: str, scratch: Path) -> Iterator[pl.DataFrame]:
+        """The fragment of each row of a file, in the order of the file, some at a time."""
+        source = f"read_parquet({literal(str(file))}, file_row_number = true)"
+        n_rows = int(self._ask(f"SELECT count(*) AS n FROM {source}")["n"][0])
+        fragments = np.memmap(scratch, np.int32, "w+", shape=max(n_rows, 1))[:n_rows]
+        fragments[:] = -1
+        # Rows come in no order: to sort them would take four times as long.
+        found = self._connection.sql(f"SELECT CAST({route} AS INTEGER) AS f, file_row_number AS r FROM {source}")
+        for batch in found.to_arrow_reader(ROWS_AT_ONCE):
+            some = pl.DataFrame(pl.from_arrow(batch))
+            fragments[some["r"].to_numpy()] = some["f"].to_numpy()
+        if n_rows and fragments.min() < 0:
+            raise DataError(CHANGED)
+        for start in range(0, n_rows, ROWS_AT_ONCE):
+            part = np.array(fragments[start : start + ROWS_AT_ONCE])
+            yield pl.DataFrame({FRAGMENT: part, NUMBERED: np.arange(start, start + len(part))})
+
+    def count_groups(self, schema: Schema, member_of: str | None) -> Iterator[Counts]:
+        """What is in each group of equal rows, some groups at a time."""
+        columns = {}
+        for one in schema.sensitive:
+            seen = self.distinct(one.name, member_of)
+            column = encode_column(seen.values, one, weights=seen.rows)
+            shares = np.bincount(column.codes, seen.rows, column.n_values)
+            columns[one.name] = replace(column, shares=shares / max(shares.sum(), 1))
+            codes = pl.DataFrame({"v": seen.values.to_native(), "c": column.codes.astype(np.int32)})
+            self._connection.register(f"codes of {one.name}", codes.to_arrow())
+        member = "TRUE" if member_of is None else self._is_member(member_of)
+        quasi = ", ".join(self._values[one.name] for one in schema.quasi)
+        joined = "".join(
+            f" LEFT JOIN {named(f'codes of {name}')} d{j} ON {self._values[name]} IS NOT DISTINCT FROM d{j}.v"
+            for j, name in enumerate(columns)
+        )
+        listed = "".join(f", list(d{j}.c) FILTER ({member}) AS c{j}" for j in range(len(columns)))
+        pieces = -(-self.count() * BYTES_A_CHECKED_ROW // self._memory)
+        for piece in range(pieces):
+            only = f"WHERE hash({quasi}) % {pieces} = {piece}" if pieces > 1 else ""
+            found = self._ask(
+                f"SELECT count(*) AS n, count(*) FILTER ({member}) AS m{listed} FROM {self._from} t{joined} {only} "
+                f"GROUP BY {quasi}"
+            )
+            tallies = {name: _tally(found[f"c{j}"], column) for j, (name, column) in enumerate(columns.items())}
+            yield Counts(found["m"].to_numpy(), found["n"].to_numpy(), tallies, columns)
+
+    def _is_member(self, name: str) -> str:
+        return f"lower(trim(CAST({named(name)} AS VARCHAR))) IN ('true', 'yes', '1', '1.0')"
+
+    def _ask(self, query: str) -> pl.DataFrame:
+        try:
+            found = pl.from_arrow(self._connection.sql(query).to_arrow_table())
+        except Exception as error:  # DuckDB has many
+            raise DataError(f"The table cannot be read by DuckDB ({reason(error)}): mend it, or its schema.") from None
+        assert isinstance(found, pl.DataFrame)
+        return found
+
+
+def _tally(lists: pl.Series, column: Column) -> Tally:
+    """How often each code occurs in each list."""
+    lengths = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    codes = lists.explode(empty_as_null=False, keep_nulls=False).to_numpy().astype(np.uint32)
+    order, everyone = np.arange(len(codes), dtype=np.int64), np.empty(0, bool)
+    assert column.shares is not None
+    indptr, values, counts = groups.tally(codes, order, starts, everyone, column.n_values)
+    return Tally(indptr, values, counts, column.shares)
+
+
+def _value(column: str, kind: str, marks: Sequence[str]) -> str:
+    """A value as methods see it: what is not a number, or a mark for a missing value, is missing."""
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"CASE WHEN isnan({column}) THEN NULL ELSE {column} END"
+    if kind == "VARCHAR" and marks:
+        return f"CASE WHEN {column} IN ({', '.join(map(literal, marks))}) THEN NULL ELSE {column} END"
+    return column
