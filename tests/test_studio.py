@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -593,6 +594,19 @@ def wait_for(address):
         except httpx.ConnectError:
             time.sleep(0.1)
     raise AssertionError("The studio does not answer.")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="there are no such signals")
+def test_a_browser_that_leaves_does_not_end_the_studio(tmp_path):
+    process, address = start(tmp_path, tmp_path / "kept")
+    try:
+        wait_for(address)
+        process.send_signal(signal.SIGPIPE)  # as the system does when somebody is written to who is gone
+        time.sleep(0.5)
+        assert process.poll() is None
+        wait_for(address)
+    finally:
+        end(process)
 
 
 def test_a_killed_studio_loses_nothing(tmp_path):

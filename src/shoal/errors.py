@@ -1,5 +1,8 @@
 """What can go wrong, in one sentence each: the culprit, the value, the way out."""
 
+import signal
+import threading
+
 
 class ShoalError(ValueError):
     """Bad input. The message is one sentence that names the culprit, the value and the way out."""
@@ -28,3 +31,13 @@ class GuaranteeWarning(UserWarning):
 def reason(error: Exception) -> str:
     """Why something failed, short enough to stand in a sentence."""
     return (str(error).strip().split("\n", 1)[0] or type(error).__name__).rstrip(".")
+
+
+def survive_broken_pipes() -> None:
+    """Let whoever does not read on be an error where it happens, and not the end of this process.
+
+    The command line ends silently if nobody reads what it prints; what talks to others, such as browsers or Java, must
+    outlive them.
+    """
+    if hasattr(signal, "SIGPIPE") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)

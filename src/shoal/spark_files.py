@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from shoal._spark_engine import is_member
-from shoal.errors import DataError, GuaranteeError, ShoalError, reason
+from shoal.errors import DataError, GuaranteeError, ShoalError, reason, survive_broken_pipes
 from shoal.files import find_separator
 from shoal.guards import membership
 from shoal.privacy import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
@@ -175,6 +175,7 @@ def _separator_of(out: str, separator: str | None) -> str:
 @contextmanager
 def _session(master: str | None, memory: int | None) -> Iterator[SparkSession]:
     """A session that is stopped in the end; what goes wrong there is told in one sentence."""
+    survive_broken_pipes()
     settings = {} if memory is None else {"spark.driver.memory": f"{max(memory // 2**21, 512)}m"}
     with tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log:
         with _speaking_into(log.fileno()):
