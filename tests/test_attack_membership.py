@@ -429,6 +429,7 @@ def test_bad_input_gets_one_sentence():
         attack(model, X[:100], X[100:], y[:100], y[100:], attacks=["LiRA online"], estimator=Hostile())
 
 
+@pytest.mark.slow
 def test_a_forest_of_adult_leaks_and_one_of_a_release_does_not(data_folder):
     """The paper's attack reaches its 0.58, reference models far more; after k = 50 nothing is left."""
     from shoal import Mondrian, ProtectedModel

@@ -117,6 +117,7 @@ def test_equals_the_naive_twin(random_table, k, data):
     assert labels.tolist() == expected
 
 
+@pytest.mark.slow
 @FEWER
 @given(tables(least_rows=3, most_rows=20), st.integers(1, 4), st.data())
 def test_equals_the_naive_twin_under_a_constraint(random_table, k, data):

@@ -103,12 +103,14 @@ def test_many_fragments_keep_what_was_asked_for(census, table, tmp_path):
     assert loss.ncp < 1.1 * all_losses(encode(census.frame, census.schema), local.labels_).ncp
 
 
+@pytest.mark.slow
 def test_the_example_runs(spark, tmp_path, capsys):
     example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "release_on_spark.py"))
     example["release"](spark, tmp_path, 3_000)
     assert "all that was asked for holds: True" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_was_lost_is_worked_out_if_only_some_rows_were_looked_at(census, table):
     anonymizer = SparkAnonymizer(Mondrian(census.schema, k=5), rows_per_fragment=800)
     released = anonymizer.fit_transform(table)
@@ -120,6 +122,7 @@ def test_what_was_lost_is_worked_out_if_only_some_rows_were_looked_at(census, ta
     assert anonymizer.suppressed() == 0
 
 
+@pytest.mark.slow
 def test_guided_groups_follow_a_column_of_predictions(spark, census, tmp_path):
     guided = census.frame.with_columns(says=pl.Series([i % 2 for i in range(4_000)]))
     guided.write_parquet(tmp_path / "guided.parquet")
@@ -175,6 +178,7 @@ def test_a_table_is_checked_as_in_memory(census, table):
     assert [part.tolist() for part in found.sizes] == [part.tolist() for part in in_memory.sizes]
 
 
+@pytest.mark.slow
 def test_populations_and_several_secrets_are_checked_as_in_memory(spark, tmp_path):
     frame = pl.DataFrame({
         "age": [20 + i % 7 for i in range(300)],
@@ -206,6 +210,7 @@ def test_what_cannot_be_kept_or_read_gets_a_sentence(census, table):
         SparkAnonymizer(Mondrian(Schema([Attribute("age")]), k=5)).fit_transform(texts)
 
 
+@pytest.mark.slow
 def test_a_worker_says_in_one_sentence_what_is_wrong(spark, census, tmp_path):
     census.frame.write_parquet(tmp_path / "people.parquet")
     rows = spark.read.parquet(str(tmp_path / "people.parquet"))
@@ -226,6 +231,7 @@ def sessions_of_their_own(spark):
     spark.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sessions_of_their_own")
 def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
     rows = [f"{20 + i % 40};{'?' if i % 7 == 0 else 'Graz'}; 00{i}" for i in range(400)]
@@ -251,6 +257,7 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
         check_files(tmp_path / "table", schema, **how)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sessions_of_their_own")
 def test_only_members_of_a_population_are_handed_out(tmp_path):
     frame = pl.DataFrame({"age": [20 + i % 30 for i in range(900)], "in": [i % 3 == 0 for i in range(900)]})

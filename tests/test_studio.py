@@ -609,6 +609,7 @@ def test_a_browser_that_leaves_does_not_end_the_studio(tmp_path):
         end(process)
 
 
+@pytest.mark.slow
 def test_a_killed_studio_loses_nothing(tmp_path):
     process, address = start(tmp_path, tmp_path / "kept")
     try:

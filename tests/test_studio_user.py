@@ -540,6 +540,7 @@ async def test_the_lattice_of_flash_is_drawn(ada, census):
 # Audit and export
 
 
+@pytest.mark.slow
 async def test_an_audit_is_stopped_and_done(ada, census):
     await ada.enter(census)
     await ada.open("/audit")
