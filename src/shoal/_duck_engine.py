@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from shoal.engines import (
     Engine,
     Fork,
     LeafTally,
+    code_values,
     ends_of,
     require_few_values,
     rows_of_leaves,
@@ -34,7 +34,7 @@ from shoal.fragments import Fragmentation
 from shoal.memory import usable_memory
 from shoal.partition import Counts, Tally
 from shoal.schema import Schema
-from shoal.table import Column, encode_column
+from shoal.table import Column
 from shoal.whole import Seen, is_plain_number
 
 LEAST_MEMORY = 2**28
@@ -298,11 +298,7 @@ class DuckEngine(Engine[str]):
         """What is in each group of equal rows, some groups at a time."""
         columns = {}
         for one in schema.sensitive:
-            seen = self.distinct(one.name, member_of)
-            column = encode_column(seen.values, one, weights=seen.rows)
-            shares = np.bincount(column.codes, seen.rows, column.n_values)
-            columns[one.name] = replace(column, shares=shares / max(shares.sum(), 1))
-            codes = pl.DataFrame({"v": seen.values.to_native(), "c": column.codes.astype(np.int32)})
+            columns[one.name], codes = code_values(self.distinct(one.name, member_of), one)
             self._connection.register(f"codes of {one.name}", codes.to_arrow())
         member = "TRUE" if member_of is None else self._is_member(member_of)
         quasi = ", ".join(self._values[one.name] for one in schema.quasi)

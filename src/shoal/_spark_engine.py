@@ -92,8 +92,6 @@ class SparkEngine(Engine["Column"]):
         texts = [one.name for one in schema if compared and types.get(one.name) == "string" and is_plain_number(one)]
         self._order = self.values | self._as_numbers(texts)
         self.words = SparkWords(self._order)
-        self.coded: dict[str, DataFrame] = {}
-        """Values of a column and their codes, where a check has asked for them."""
 
     def _as_numbers(self, names: Sequence[str]) -> dict[str, Column]:
         """Texts as what they are compared as: numbers, or else dates."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import narwhals.stable.v2 as nw
@@ -16,8 +17,8 @@ import polars as pl
 
 from shoal import frames
 from shoal.errors import DataError
-from shoal.schema import Schema
-from shoal.table import Missing
+from shoal.schema import Attribute, Schema
+from shoal.table import Column, Missing, encode_column
 from shoal.whole import Seen, Whole, is_plain_number
 
 MOST_VALUES = 1_000_000
@@ -163,6 +164,14 @@ def rows_of_leaves(found: pl.DataFrame, n_leaves: int) -> tuple[np.ndarray, np.n
     leaves = found["leaf"].to_numpy()
     population, released = (np.bincount(leaves, found[name].to_numpy(), n_leaves).astype(np.int64) for name in "nm")
     return population, released
+
+
+def code_values(seen: Seen, attribute: Attribute) -> tuple[Column, pl.DataFrame]:
+    """A column without rows that knows how frequent each of its values is, and the code ``c`` of each value ``v``."""
+    column = encode_column(seen.values, attribute, weights=seen.rows)
+    rows = np.bincount(column.codes, seen.rows, column.n_values)
+    codes = pl.DataFrame({"v": seen.values.to_native(), "c": column.codes.astype(np.int32)})
+    return replace(column, codes=column.codes[:0], shares=rows / max(rows.sum(), 1)), codes
 
 
 def require_few_values(name: str, n_values: int) -> None:

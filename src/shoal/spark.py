@@ -24,7 +24,7 @@ from shoal import files, frames
 from shoal._spark_engine import SparkEngine, collect, is_member, quoted_column
 from shoal.anonymizers import Anonymizer
 from shoal.counted import Counted, fit_to_counts
-from shoal.engines import write_route
+from shoal.engines import code_values, write_route
 from shoal.errors import DataError, ShoalError, reason
 from shoal.fragments import Fragmentation, fragment
 from shoal.guards import membership
@@ -47,7 +47,7 @@ from shoal.recoding import TEXT_RECODINGS
 from shoal.release import Checked, Judge, require_checkable
 from shoal.schema import Schema, require_schema
 from shoal.table import Column as Encoded
-from shoal.table import encode_column, require_same_columns
+from shoal.table import require_same_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -314,9 +314,10 @@ def check(
     require_checkable(table.columns, schema)
     engine = SparkEngine(table, schema, missing_marks, compared=False)
     member_of = membership(constraints)
-    columns = [_known_column(engine, one.name, schema, member_of) for one in schema.sensitive]
+    coded = [code_values(engine.distinct(one.name, member_of), one) for one in schema.sensitive]
+    columns = [column for column, _ in coded]
     judge = Judge(schema, constraints, table.columns, threshold=threshold)
-    groups = _count_in_groups(engine, schema, columns, member_of)
+    groups = _count_in_groups(engine, schema, coded, member_of)
     found = collect(groups.mapInArrow(_make_look(judge, columns), f"{LOOK} binary"))[LOOK].to_list()
     if not found:
         raise DataError("The table has no rows: there is nothing to check.")
@@ -325,19 +326,8 @@ def check(
     return judge.result()
 
 
-def _known_column(engine: SparkEngine, name: str, schema: Schema, member_of: str | None) -> Encoded:
-    """A sensitive column: its values, coded in the order of ``codes``, and how frequent they are."""
-    seen = engine.distinct(name, member_of)
-    column = encode_column(seen.values, schema[name], weights=seen.rows)
-    shares = np.bincount(column.codes, seen.rows, column.n_values)
-    codes = pl.DataFrame({name: seen.values.to_native(), "code": column.codes.astype(np.int32)})
-    session = engine.table.sparkSession
-    engine.coded[name] = session.createDataFrame(codes.to_arrow())
-    return replace(column, codes=column.codes[:0], shares=shares / max(shares.sum(), 1))
-
-
 def _count_in_groups(
-    engine: SparkEngine, schema: Schema, columns: Sequence[Encoded], member_of: str | None
+    engine: SparkEngine, schema: Schema, coded: Sequence[tuple[Encoded, pl.DataFrame]], member_of: str | None
 ) -> DataFrame:
     """Of each group, what combinations of sensitive values it has, and how many rows of each."""
     from pyspark.sql import functions as sf
@@ -346,12 +336,12 @@ def _count_in_groups(
     rows = engine.table.select(
         *(engine.values[one.name].alias(q) for one, q in zip(schema.quasi, quasi, strict=True)),
         (sf.lit(True) if member_of is None else is_member(member_of)).alias("member"),
-        *(engine.values[column.name].alias(f"v{j}") for j, column in enumerate(columns)),
+        *(engine.values[column.name].alias(f"v{j}") for j, (column, _) in enumerate(coded)),
     )
-    for j, column in enumerate(columns):
-        known = engine.coded[column.name].toDF(f"w{j}", f"c{j}")
+    for j, (_, codes_of) in enumerate(coded):
+        known = engine.table.sparkSession.createDataFrame(codes_of.to_arrow()).toDF(f"w{j}", f"c{j}")
         rows = rows.join(sf.broadcast(known), sf.col(f"v{j}").eqNullSafe(sf.col(f"w{j}")), "left")
-    codes = [f"c{j}" for j in range(len(columns))]
+    codes = [f"c{j}" for j in range(len(coded))]
     counted = rows.groupBy(*quasi, "member", *codes).agg(sf.count("*").alias("n"))
     return counted.groupBy(*quasi).agg(sf.collect_list(sf.struct("member", *codes, "n")).alias(ENTRIES)).select(ENTRIES)
 
