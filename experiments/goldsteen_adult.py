@@ -317,6 +317,7 @@ STUDIES = (
         measure,
         tell,
         draw,
+        version=2,
     ),
 )
 

@@ -189,6 +189,7 @@ STUDIES = (
         measure,
         tell,
         draw,
+        version=2,
     ),
 )
 

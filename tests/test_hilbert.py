@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive_hilbert as naive
+from polars_engine import PolarsEngine
 from shoal import (
     Attribute,
     DeltaDisclosure,
@@ -30,7 +31,9 @@ from shoal._kernels.geometry import Layout
 from shoal._kernels.guard import rows_hold
 from shoal._kernels.hilbert import nearest_runs
 from shoal.anonymizers import hilbert
-from shoal.anonymizers.hilbert import Grid, balanced_tree, keys_of, lay_grid, possible_cuts, sort_rows
+from shoal.anonymizers._curve import Grid, Halving, keys_of, lay_grid, least_telling_first, sort_rows
+from shoal.anonymizers.hilbert import balanced_tree, possible_cuts
+from shoal.engines import look_at
 from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
 from shoal.guards import make_guard
 from shoal.metrics import ncp
@@ -320,6 +323,65 @@ def test_every_value_has_a_coordinate_of_its_own(random_table, spacing):
         assert (np.diff(coordinates) > 0).all()
         assert 0 <= coordinates[0] <= coordinates[-1] < 2**grid.bits
     assert sorted(grid.dimensions) == list(range(len(table.quasi)))
+
+
+def whole_of(frame, schema):
+    """What the parts of a table know of all of it."""
+    return look_at(PolarsEngine(frame), schema, None, "value")
+
+
+def part_grid(table, spacing="frequency", dimensions=None):
+    return lay_grid(table, pack_rows(table).layout, measure_geometry(table), spacing, dimensions, is_part=True)
+
+
+@given(tables(least_rows=2), st.sampled_from(hilbert.SPACINGS), st.data())
+def test_values_lie_in_a_part_where_they_lie_in_all_others(random_table, spacing, data):
+    frame, schema = random_table
+    rows = data.draw(st.lists(st.integers(0, frame.height - 1), min_size=1, unique=True))
+    whole = whole_of(frame, schema)
+    parts = [whole.encode(frames.open_frame(part), schema) for part in (frame, frame[rows])]
+    dimensions = least_telling_first(parts[0].quasi)
+    keys = [keys_of(pack_rows(part).words, part_grid(part, spacing, dimensions), 1) for part in parts]
+    assert np.array_equal(keys[0][rows], keys[1])
+
+
+@given(tables(least_rows=2, most_rows=40), st.sampled_from(hilbert.SPACINGS))
+def test_halves_are_told_by_one_attribute_and_lie_one_after_the_other(random_table, spacing):
+    frame, schema = random_table
+    table = whole_of(frame, schema).encode(frames.open_frame(frame), schema)
+    grid = part_grid(table, spacing)
+    halving = Halving(table, grid)
+
+    def leaves(rows):
+        cut = halving(rows)
+        if cut is None:
+            return [rows]
+        attribute, goes_left = cut
+        is_left = goes_left[table.quasi[attribute].codes[rows]]
+        assert 0 < is_left.sum() < len(rows)
+        return leaves(rows[is_left]) + leaves(rows[~is_left])
+
+    cells = [
+        [int(grid.coordinate[grid.coordinate_at[j] + int(table.quasi[j].codes[i])]) for j in grid.dimensions]
+        for i in range(table.n_rows)
+    ]
+    keys = [naive.key_of(cell, grid.bits) for cell in cells]
+    found = [[keys[row] for row in leaf] for leaf in leaves(np.arange(table.n_rows))]
+    assert all(len(set(leaf)) == 1 for leaf in found)
+    assert [leaf[0] for leaf in found] == sorted(set(keys))
+
+
+def test_dimensions_are_in_the_order_asked_for():
+    table = pl.DataFrame({"a": list(range(16)) * 16, "b": sorted(list(range(16)) * 16)})
+    asked = HilbertCurve(k=4, dimensions=["b", "a"]).fit(table)
+    assert [table.columns[j] for j in asked._grid.dimensions] == ["b", "a"]
+    assert not np.array_equal(asked.labels_, HilbertCurve(k=4, dimensions=["a", "b"]).fit(table).labels_)
+
+
+@pytest.mark.parametrize("dimensions", [["a"], ["a", "a", "b"], ["a", "c"], ["a", 1], "ab", 3])
+def test_dimensions_that_are_not_the_attributes_are_refused(dimensions):
+    with pytest.raises(ShoalError, match="name each of a, b once"):
+        HilbertCurve(k=1, dimensions=dimensions).fit(pl.DataFrame({"a": [1, 2], "b": [3, 4]}))
 
 
 def coordinates_of(values, attribute, spacing="frequency"):

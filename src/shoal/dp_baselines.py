@@ -25,8 +25,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shoal.errors import ShoalError, reason
 
-LARGE = 100_000
-"""Weights from which on a network is trained without laying out the gradient of each row."""
 PEER = Path(__file__).with_name("_diffprivlib_peer.py")
 
 
@@ -127,8 +125,7 @@ class OpacusNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _make_private(self, network: Any, optimizer: Any, loss_of: Any, loader: Any) -> tuple[Any, ...]:
         opacus = _import("opacus", "pip install opacus")
         engine = opacus.PrivacyEngine()
-        large = sum(weights.numel() for weights in network.parameters()) > LARGE
-        private = engine.make_private_with_epsilon(
+        return engine, *engine.make_private_with_epsilon(
             module=network,
             optimizer=optimizer,
             criterion=loss_of,
@@ -137,13 +134,10 @@ class OpacusNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             target_delta=self.delta,
             epochs=self.epochs,
             max_grad_norm=self.max_grad_norm,
-            # Of a large network the gradient of each row is not laid out, only how long it is: a twentieth of the time.
-            grad_sample_mode="ghost" if large else "hooks",
+            # The gradient of each row is not laid out, only how long it is: the same steps in a third of the time with
+            # 90 features, in a tenth with 700, in a twentieth with several layers.
+            grad_sample_mode="ghost",
         )
-        if large:
-            return engine, *private
-        network, optimizer, loader = private
-        return engine, network, optimizer, loss_of, loader
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class."""

@@ -142,7 +142,7 @@ def look_at(engine: Engine[Any], schema: Schema, member_of: str | None, missing:
     seen = engine.ends(plain) if plain else {}
     seen |= {one.name: engine.distinct(one.name) for one in schema.quasi if one.name not in seen}
     seen |= {one.name: engine.distinct(one.name, member_of) for one in schema.sensitive}
-    return Whole.of(schema, seen, missing)
+    return Whole.of(schema, seen, engine.count(), missing)
 
 
 def ends_of(found: pl.DataFrame, names: Sequence[str]) -> dict[str, Seen]:

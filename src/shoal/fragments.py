@@ -12,7 +12,7 @@ the rows of a fragment together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -27,14 +27,19 @@ from shoal.errors import GuaranteeError
 from shoal.guards import membership
 from shoal.partition import Counts, tally_rows
 from shoal.privacy import KAnonymity, PrivacyModel, check_constraints, show_level
-from shoal.table import Column, encode_like
+from shoal.table import Column, Table, encode_like
 from shoal.whole import Whole, is_plain_number
 
 SAMPLED_A_FRAGMENT = 500
 """Rows that the sample has of a fragment, about; their number is then right to a tenth."""
 LEAST_SAMPLE, MOST_SAMPLE = 50_000, 2_000_000
+SMALL = 4
+"""A fragment that has less than this part of the rows it may have is merged with its neighbours."""
 LOOKED_AT = 50_000
 """Rows of the sample that are grouped to see where groups lie."""
+
+Cut = tuple[int, np.ndarray]
+"""An attribute by number, and which of its codes go left."""
 
 
 class Fragmentation(NamedTuple):
@@ -78,7 +83,7 @@ def fragment(
     names = [one.name for one in schema.sensitive] if len(constraints) > 1 else []
     while True:
         tally = engine.tally(crown, names, membership(constraints))
-        kept = merge_leaves(crown, tally, whole, constraints)
+        kept = merge_leaves(crown, tally, whole, constraints, rows_per_fragment // SMALL)
         if len(kept.fallen) == 0:
             return Fragmentation(method, crown, kept.fragment, kept.rows, whole, n_rows, len(crown.alike))
         # Rows that are alike and break a constraint among themselves go with their neighbours.
@@ -90,6 +95,11 @@ def grow_crown(method: Anonymizer, sample: nw.DataFrame[Any], whole: Whole, smal
     """The first cuts of a method that cuts, or else such that tear few of its groups; ``smallest`` rows a part."""
     if len(sample) < 2 * smallest:
         return Crown([None], [0], [0])
+    assert method.schema is not None
+    table = whole.encode(sample, method.schema)
+    halving = method._cuts_between_parts(table)
+    if halving is not None:
+        return grow_forks(table, smallest, halving)
     guided = method._cuts_coarsely(smallest)
     if guided is None and not isinstance(method, Mondrian):
         return cut_between_groups(method, sample, whole, smallest)
@@ -124,6 +134,16 @@ def cut_between_groups(method: Anonymizer, sample: nw.DataFrame[Any], whole: Who
     except GuaranteeError:
         _, table = looking.set_params(constraints=()).anonymize_frame(some.to_native())
     codes = np.column_stack([column.codes for column in table.quasi]).astype(np.int64)
+
+    def cut(rows: np.ndarray) -> Cut | None:
+        found = _between_groups(codes[rows], looking.labels_[rows], smallest)
+        return None if found is None else (found[0], np.arange(table.quasi[found[0]].n_values) <= found[1])
+
+    return grow_forks(table, smallest, cut)
+
+
+def grow_forks(table: Table, smallest: int, cut: Callable[[np.ndarray], Cut | None]) -> Crown:
+    """Cut a sample in two, again and again, while parts have more than twice ``smallest`` rows."""
     tests: list[Fork | None] = []
     left: list[int] = []
     right: list[int] = []
@@ -131,29 +151,28 @@ def cut_between_groups(method: Anonymizer, sample: nw.DataFrame[Any], whole: Who
 
     def grow(rows: np.ndarray) -> int:
         nonlocal n_leaves
-        node, cut = len(tests), _between_groups(codes[rows], looking.labels_[rows], smallest)
+        node, found = len(tests), cut(rows) if len(rows) > 2 * smallest else None
         tests.append(None)
         left.append(node)
         right.append(n_leaves)
-        if cut is None:
+        if found is None:
             n_leaves += 1
             return node
-        attribute, code = cut
-        column, goes_left = table.quasi[attribute], codes[rows, attribute] <= code
-        tests[node] = _as_test(column, np.arange(column.n_values) <= code)
-        left[node] = grow(rows[goes_left])
-        right[node] = grow(rows[~goes_left])
+        attribute, goes_left = found
+        column = table.quasi[attribute]
+        is_left = goes_left[column.codes[rows]]
+        tests[node] = _as_test(column, goes_left)
+        left[node] = grow(rows[is_left])
+        right[node] = grow(rows[~is_left])
         return node
 
-    grow(np.arange(len(codes)))
+    grow(np.arange(table.n_rows))
     return Crown(tests, left, right)
 
 
 def _between_groups(codes: np.ndarray, labels: np.ndarray, smallest: int) -> tuple[int, int] | None:
     """The attribute, and its last code on the left, where a cut tears fewest rows from their groups for its balance."""
     n, known = len(codes), labels >= 0
-    if n <= 2 * smallest:
-        return None
     groups, group_of = np.unique(labels[known], return_inverse=True)
     sizes = np.bincount(group_of, minlength=len(groups))
     best: tuple[float, int, int] | None = None
@@ -220,8 +239,13 @@ class Kept(NamedTuple):
     """Rows alike that do not keep every constraint by themselves, by number."""
 
 
-def merge_leaves(crown: Crown, tally: LeafTally, whole: Whole, constraints: Sequence[PrivacyModel]) -> Kept:
-    """Merge leaves that fall short with those beside them, the nearest in the tree first."""
+def merge_leaves(
+    crown: Crown, tally: LeafTally, whole: Whole, constraints: Sequence[PrivacyModel], fewest: int = 1
+) -> Kept:
+    """Merge leaves that fall short, or have less than ``fewest`` rows, with those beside them.
+
+    The nearest in the tree are merged first.
+    """
     n_tree, n_alike = crown.n_of_tree, len(crown.alike)
     apart = np.arange(crown.n_leaves)
     _require_whole_table(_count(np.zeros_like(apart), tally, whole), constraints)
@@ -235,7 +259,7 @@ def merge_leaves(crown: Crown, tally: LeafTally, whole: Whole, constraints: Sequ
         labels = np.concatenate([fragment, fragment.max(initial=-1) + 1 + np.arange(n_alike)])
         counts = _count(labels, tally, whole)
         n = int(fragment.max(initial=-1)) + 1
-        bad = np.flatnonzero(~_fulfilled(counts, constraints)[:n] | (counts.population[:n] == 0))
+        bad = np.flatnonzero(~_fulfilled(counts, constraints)[:n] | (counts.population[:n] < max(fewest, 1)))
         if n <= 1 or len(bad) == 0:
             break
         fragment = _merge_once(fragment, depth, bad)

@@ -37,13 +37,14 @@ class Whole(NamedTuple):
     quasi: dict[str, Column]
     sensitive: dict[str, Column]
     """Vocabularies without rows; of a plain number only the ends."""
+    n_rows: int
 
     @classmethod
-    def of(cls, schema: Schema, seen: Mapping[str, Seen], missing: Missing = "value") -> Whole:
+    def of(cls, schema: Schema, seen: Mapping[str, Seen], n_rows: int, missing: Missing = "value") -> Whole:
         """Put together what there is in each quasi-identifier and sensitive attribute."""
         quasi = {one.name: _known(one, seen[one.name], missing) for one in schema.quasi}
         sensitive = {one.name: _known(one, seen[one.name], missing) for one in schema.sensitive}
-        return cls(quasi, sensitive)
+        return cls(quasi, sensitive, n_rows)
 
     def encode(self, frame: nw.DataFrame[Any], schema: Schema, extra: Iterable[str] = ()) -> Table:
         """Encode some rows as part of the whole table."""

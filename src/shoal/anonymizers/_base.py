@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -206,6 +206,14 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _cuts_coarsely(self, smallest: int) -> Self | None:
         """A copy that makes the first of its cuts alone, until parts have so many rows; None if it makes none."""
+        return None
+
+    def _cuts_between_parts(self, table: Table) -> Callable[[np.ndarray], tuple[int, np.ndarray] | None] | None:
+        """What tells where some rows of a sample are cut in two, so that whatever follows tears few of its groups.
+
+        It gives an attribute, and which of its codes go left; or None where rows cannot be cut. A method that knows of
+        no such cuts returns None itself.
+        """
         return None
 
     def _codes_left(self, attribute: int) -> np.ndarray | None:

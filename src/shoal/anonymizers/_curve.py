@@ -1,0 +1,218 @@
+"""The Hilbert curve through a table: a grid in which every value has a place, keys along the curve, and its halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal._kernels import hilbert as curve
+from shoal._kernels.geometry import LINE, TREE, Geometry, Layout
+from shoal.partition import pack_rows
+from shoal.table import Column, Table
+from shoal.whole import is_plain_number
+
+EVENLY = 0.2
+"""Room in the grid that all values of a nominal attribute share alike; the rest goes by the rows that have them."""
+LEAST_BITS, MOST_BITS = 16, 32
+"""Bits of a coordinate, where attributes do not have more values than that."""
+
+
+class Grid(NamedTuple):
+    """Where packed rows lie in the grid that the curve passes through."""
+
+    layout: Layout
+    n_values: np.ndarray
+    dimensions: np.ndarray
+    """int64 (q,): the attributes in the order of the dimensions."""
+    coordinate: np.ndarray
+    coordinate_at: np.ndarray
+    """Coordinate of code c of attribute j: coordinate[coordinate_at[j] + c]."""
+    bits: int
+    """Bits of each coordinate."""
+
+
+def lay_grid(
+    table: Table,
+    layout: Layout,
+    geometry: Geometry,
+    spacing: str,
+    dimensions: Sequence[str] | None = None,
+    *,
+    is_part: bool = False,
+) -> Grid:
+    """Give every code a coordinate.
+
+    Every value has a cell of its own, so that only equal rows share a key. Coordinates have 16 bits, and more if an
+    attribute has so many values or if a key of one word has room for them. With the bits alone that it takes to tell
+    values apart, they could lie nowhere but side by side: keys of one word lose 16 % more on Adult (12 attributes,
+    k = 10), and take two thirds of the time.
+
+    In a part of a table, values must lie where they do in all other parts, whatever numbers these have: so each number
+    lies where it is in the range of the whole table, even if another lies in the same cell.
+
+    The attributes whose values say least about a row (by entropy) are the first dimensions: on Adult and on the census
+    that loses 4 % less than the order of the columns.
+    """
+    columns = table.quasi
+    n_values = geometry.n_values
+    bits = max(int(n_values.max() - 1).bit_length(), min(64 // len(columns), MOST_BITS), LEAST_BITS)
+    coordinates = []
+    for column, reach in zip(columns, _reaches(geometry), strict=True):
+        if is_part and is_plain_number(column.attribute):
+            coordinates.append((reach * _shares(column, "position") * (2**bits - 1)).astype(np.int64))
+            continue
+        share, ranks = reach * _shares(column, spacing), np.arange(column.n_values)
+        # Adding the rank keeps values apart that are too near each other for the grid.
+        coordinates.append((share * (2**bits - column.n_values)).astype(np.int64) + ranks)
+    names = [column.name for column in columns]
+    ordered = least_telling_first(columns) if dimensions is None else dimensions
+    return Grid(
+        layout,
+        n_values,
+        np.array([names.index(name) for name in ordered], np.int64),
+        np.concatenate(coordinates).astype(np.uint64),
+        np.concatenate(([0], np.cumsum(n_values)[:-1])).astype(np.int64),
+        bits,
+    )
+
+
+def least_telling_first(columns: Sequence[Column]) -> list[str]:
+    """Names of columns, those first whose values say least about a row, by entropy."""
+    order = np.argsort([_entropy(_rows_with(column)) for column in columns], kind="stable")
+    return [columns[j].name for j in order]
+
+
+def _reaches(geometry: Geometry) -> np.ndarray:
+    """How much of its dimension each attribute covers; one that covers half of it is cut one level of the curve later.
+
+    That goes by weight. Beside hierarchies a number counts half: half of a range loses half, but half of the leaves of
+    a hierarchy mostly all. On Adult and the census that loses 1 to 6 % less.
+    """
+    reach = geometry.weight.copy()
+    if (geometry.form == TREE).any():
+        reach[geometry.form == LINE] /= 2
+    return reach / reach.max() if reach.max() > 0 else reach
+
+
+def _shares(column: Column, spacing: str) -> np.ndarray:
+    """Where the values of an attribute lie, from 0 to 1, ascending."""
+    n, n_present = column.n_values, column.n_present
+    if spacing == "rank" or (column.tree is not None and spacing == "position"):
+        return np.arange(n) / max(n - 1, 1)
+    if column.tree is not None:
+        counts = _rows_with(column)
+        room = (1 - EVENLY) * counts / counts.sum() + EVENLY / n
+        middle = np.cumsum(room) - room / 2
+        return (middle - middle[0]) / (middle[-1] - middle[0] if n > 1 else 1.0)
+    share = np.ones(n)
+    share[:n_present] = (column.positions[:n_present] - column.positions[0]) / column.width if column.width > 0 else 0.0
+    if column.missing >= 0:
+        # The missing value is as far from all others as the lowest is from the highest.
+        share[:n_present] /= 2
+    return share
+
+
+def _rows_with(column: Column) -> np.ndarray:
+    """How frequent each code is, in the whole table if that is known."""
+    return np.bincount(column.codes, minlength=column.n_values) if column.shares is None else column.shares
+
+
+def _entropy(counts: np.ndarray) -> float:
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def keys_of(words: np.ndarray, grid: Grid, n_threads: int) -> np.ndarray:
+    """The place of each packed row on the curve: uint64 (n, words of a key), to be compared word by word."""
+    keys = np.empty((len(words), -(-len(grid.n_values) * grid.bits // 64)), np.uint64)
+
+    def fill(start: int, stop: int) -> None:
+        curve.fill_keys(
+            words, grid.layout, grid.dimensions, grid.coordinate, grid.coordinate_at, grid.bits, start, stop, keys
+        )
+
+    in_parts(fill, np.linspace(0, len(words), n_threads + 1).astype(np.int64), n_threads)
+    return keys
+
+
+def sort_rows(keys: np.ndarray, order: np.ndarray, n_threads: int) -> np.ndarray:
+    """The rows along the curve, equal ones in their own order; ``order`` is written over."""
+    starts = curve.part_by_first_digit(keys, order)
+    wanted = np.linspace(0, len(order), 8 * n_threads + 1)
+    bounds = np.unique(starts[np.searchsorted(starts, wanted)])
+    in_parts(lambda start, stop: curve.sort_by_key(keys, order, start, stop), bounds, n_threads)
+    return order
+
+
+def in_parts(function: Callable[[int, int], None], bounds: np.ndarray, n_threads: int) -> None:
+    """Apply a function to the parts between bounds, several at once."""
+    parts = pairwise(bounds.tolist())
+    if n_threads == 1:
+        for part in parts:
+            function(*part)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        for done in [pool.submit(function, *part) for part in parts]:
+            done.result()
+
+
+class Halving:
+    """Where the curve cuts rows in two: at the first bit in which their keys differ.
+
+    All rows whose keys begin alike lie in a box, and the next bit tells in which half of it a row lies, along one of
+    the attributes. So what lies before a cut on the curve is told from what lies behind it by a single attribute.
+    """
+
+    def __init__(self, table: Table, grid: Grid) -> None:
+        rows = pack_rows(table)
+        self._grid, self._codes = grid, [column.codes for column in table.quasi]
+        self._keys = keys_of(rows.words, grid, 1)
+
+    def __call__(self, rows: np.ndarray) -> tuple[int, np.ndarray] | None:
+        """An attribute, and which of its codes lie before the cut; None if the keys of these rows are all the same."""
+        first = self._keys[rows[0]]
+        place = first_difference(first, np.bitwise_or.reduce(self._keys[rows] ^ first, axis=0) ^ first)
+        if place is None:
+            return None
+        level = self._grid.bits - 1 - place // len(self._codes)
+        cell = [self._coordinates(j)[codes[rows[0]]] for j, codes in enumerate(self._codes)]
+        attribute = self._attribute_at(cell, place, level)
+        bound = (int(cell[attribute]) >> level | 1) << level
+        is_above = self._coordinates(attribute) >= np.uint64(bound)
+        comes_first = not (int(first[place // 64]) >> (63 - place % 64)) & 1
+        return attribute, is_above == ((int(cell[attribute]) >= bound) == comes_first)
+
+    def _coordinates(self, attribute: int) -> np.ndarray:
+        start = self._grid.coordinate_at[attribute]
+        return self._grid.coordinate[start : start + self._grid.n_values[attribute]]
+
+    def _attribute_at(self, cell: Sequence[int], place: int, level: int) -> int:
+        """The attribute that tells a bit of the key: in the other half of it, this bit is the first that differs."""
+        n = len(cell)
+        cells = np.array([cell] * (n + 1), np.uint64)
+        cells[np.arange(n), np.arange(n)] ^= np.uint64(1 << level)
+        keys = keys_of_cells(cells, self._grid)
+        return next(j for j in range(n) if first_difference(keys[n], keys[j]) == place)
+
+
+def keys_of_cells(cells: np.ndarray, grid: Grid) -> np.ndarray:
+    """The places on the curve of cells (n, attributes), given by their coordinates."""
+    n, d = cells.shape
+    # Row i has code i in every attribute, whose coordinates are those of the cells.
+    layout = Layout(np.zeros(d, np.int64), np.zeros(d, np.uint64), np.full(d, 2**64 - 1, np.uint64))
+    keys = np.empty((n, -(-d * grid.bits // 64)), np.uint64)
+    words, starts = np.arange(n, dtype=np.uint64)[:, None], np.arange(d, dtype=np.int64) * n
+    curve.fill_keys(words, layout, grid.dimensions, cells.T.ravel(), starts, grid.bits, 0, n, keys)
+    return keys
+
+
+def first_difference(key: np.ndarray, other: np.ndarray) -> int | None:
+    """The first bit in which two keys differ, counted from the highest; None if they do not."""
+    for word, differ in enumerate((key ^ other).tolist()):
+        if differ:
+            return 64 * (word + 1) - int(differ).bit_length()
+    return None
