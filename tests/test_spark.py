@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -34,7 +35,7 @@ from shoal.table import encode
 
 pytest.importorskip("pyspark")
 from shoal.spark import SparkAnonymizer, check, java_version, provide_java, start_session  # noqa: E402
-from shoal.spark_files import anonymize_files, check_files, told  # noqa: E402
+from shoal.spark_files import anonymize_files, check_files, read, told  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Spark warns of versions of pandas that it was not tested with
@@ -226,6 +227,30 @@ def test_a_worker_says_in_one_sentence_what_is_wrong(spark, census, tmp_path):
 # Files; each call has a session of its own, so the one of this module is stopped for them
 
 
+def test_delta_tables_are_read_as_they_are_now(spark, tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    towns = ["Graz", "São Paulo", "a/b", None]
+    first = pl.DataFrame({"town": towns * 25, "day": [date(2024, 1, 1 + i % 2) for i in range(100)], "age": range(100)})
+    second = pl.DataFrame({"town": ["Linz"] * 9, "age": range(100, 109), "note": ["new"] * 9})
+    place = tmp_path / "people"
+    deltalake.write_deltalake(place, first.to_arrow(), partition_by=["town", "day"])
+    deltalake.write_deltalake(place, second.to_arrow(), mode="append", schema_mode="merge")
+    deltalake.DeltaTable(place).delete("age < 10")
+    expected = pl.concat([first, second], how="diagonal").filter(pl.col("age") >= 10)
+    found = pl.DataFrame(pl.from_arrow(read(spark, str(place)).toArrow()))
+    assert found.columns == [field.name for field in deltalake.DeltaTable(place).schema().fields]
+    assert found.sort("age").equals(expected.select(found.columns).sort("age"))
+
+
+def test_delta_tables_that_take_more_than_their_files_are_refused(spark, tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    place = tmp_path / "people"
+    frame = pl.DataFrame({"age": [1, 2]})
+    deltalake.write_deltalake(place, frame.to_arrow(), configuration={"delta.enableDeletionVectors": "true"})
+    with pytest.raises(DataError, match="uses deletionVectors.*: start Spark with the Delta library"):
+        read(spark, str(place))
+
+
 @pytest.fixture(scope="module")
 def sessions_of_their_own(spark):
     spark.stop()
@@ -255,6 +280,9 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
     (tmp_path / "table" / "_delta_log").mkdir(parents=True)
     with pytest.raises(DataError, match="start Spark with the Delta library"):
         check_files(tmp_path / "table", schema, **how)
+    (tmp_path / "broken.csv").write_text('town,note,age\nGraz,"a\nb",1\nLinz,c,2\n')
+    with pytest.raises(DataError, match="more or fewer values than there are columns, 'Graz,\"a'.*line breaks"):
+        anonymize_files(tmp_path / "broken.csv", schema, 1, tmp_path / "mended.csv", **how)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -11,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from shoal._spark_engine import is_member
+import polars as pl
+
+from shoal._spark_engine import is_member, quoted_column
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason, survive_broken_pipes
 from shoal.files import find_separator
 from shoal.guards import membership
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CSV_ENDINGS = (".csv", ".tsv")
+FILE = "__shoal_file"
+COLUMN_MAPPING = 2
+"""Version of a Delta table's protocol in which columns may have other names in the files."""
+HARMLESS_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""Features of a Delta table that do not change what its files mean."""
 
 
 def anonymize_files(
@@ -124,11 +132,65 @@ def read(session: SparkSession, source: str, separator: str | None = None) -> Da
     try:
         if kind == "csv":
             separator = separator or _found_separator(session, source)
-            return session.read.csv(source, header=True, sep=separator, escape='"')
-        return session.read.format(kind).load(source)
+            # What does not fit into the columns would else be cut off or filled up without a word.
+            return session.read.csv(source, header=True, sep=separator, escape='"', mode="FAILFAST")
+        if kind == "delta":
+            return _read_delta(session, source)
+        return session.read.parquet(source)
+    except ShoalError:
+        raise
     except Exception as error:  # Spark has many
-        way_out = "start Spark with the Delta library" if kind == "delta" else "name a CSV or Parquet file or folder"
-        raise DataError(f"{source!r} cannot be read by Spark ({reason(error)}): {way_out}.") from None
+        raise DataError(
+            f"{source!r} cannot be read by Spark ({reason(error)}): name a CSV or Parquet file or folder."
+        ) from None
+
+
+def _read_delta(session: SparkSession, source: str) -> DataFrame:
+    """A Delta table by Spark's library, or else its files, as the package deltalake names them."""
+    try:
+        return session.read.format("delta").load(source)
+    except Exception as error:  # Spark has many
+        if "DATA_SOURCE_NOT_FOUND" not in str(error):
+            raise
+    try:
+        import deltalake
+
+        table = deltalake.DeltaTable(source)
+    except Exception as error:  # it has many, too
+        raise DataError(
+            f"The Delta table {source!r} cannot be read ({reason(error)}): start Spark with the Delta library, or "
+            "pip install deltalake."
+        ) from None
+    # Whoever reads files by themselves must know of everything that changes what they mean.
+    needed = set(table.protocol().reader_features or ()) - HARMLESS_FEATURES
+    if table.protocol().min_reader_version == COLUMN_MAPPING:
+        needed.add("column mapping")
+    if needed:
+        raise DataError(
+            f"The Delta table {source!r} uses {', '.join(sorted(needed))}: start Spark with the Delta library."
+        )
+    return _read_listed(session, table)
+
+
+def _read_listed(session: SparkSession, table: Any) -> DataFrame:
+    """The files of a Delta table, with the values that are not in them because all rows of a file have the same."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    common = table.metadata().partition_columns
+    inside = StructType([field for field in schema if field.name not in common])
+    rows = session.read.schema(inside).parquet(*table.file_uris())
+    if common:
+        # Folders are named by these values too, but Spark does not read all letters there as others wrote them.
+        listed = pl.DataFrame(table.get_add_actions(flatten=True))
+        name = pl.col("path").str.split("/").list.last()
+        listed = listed.select(name.alias(FILE), *(pl.col(f"partition.{one}").alias(one) for one in common))
+        if listed[FILE].n_unique() < listed.height:
+            raise DataError("Several files of the Delta table have the same name: start Spark with the Delta library.")
+        known = sf.broadcast(session.createDataFrame(listed.to_arrow()))
+        rows = rows.withColumn(FILE, sf.col("_metadata.file_name")).join(known, FILE)
+    return rows.select(*(quoted_column(field.name).cast(field.dataType).alias(field.name) for field in schema))
 
 
 def _found_separator(session: SparkSession, source: str) -> str:
@@ -209,9 +271,20 @@ def told(error: Exception) -> ShoalError | None:
     """What a worker of ours said, without all that Spark says about it; None if it was none of ours."""
     found = re.search(r"shoal\.errors\.(\w+): (.+)", str(error))
     if found is None:
-        return None
+        return _told_of_line(str(error))
     kinds: dict[str, type[ShoalError]] = {"GuaranteeError": GuaranteeError, "DataError": DataError}
     return kinds.get(found.group(1), ShoalError)(found.group(2))
+
+
+def _told_of_line(message: str) -> ShoalError | None:
+    """What Spark says of a line of a CSV file that does not fit."""
+    found = re.search(r"Malformed CSV record: (.*?)(?: SQLSTATE|\n)", message)
+    if found is None:
+        return None
+    return DataError(
+        f"A line has more or fewer values than there are columns, {found.group(1)!r}: mend it, or if values have line "
+        "breaks, make it a Parquet file, which Spark can read in parts."
+    )
 
 
 @contextmanager
