@@ -1,7 +1,8 @@
 """Tables in fragments beside the same tables in memory: what is lost more, and how time and memory grow.
 
 ``python benchmarks/bench_scale.py loss`` compares the loss of every method on a million rows; ``growth`` times Mondrian
-in memory, from disk and by Spark, on up to twenty million rows within 4 GB; ``growth spark 1e6 5e6`` some of that.
+in memory, from disk and by Spark, on up to twenty million rows within 4 GB; ``growth spark 1e6 5e6`` some of that. What
+is called *passing* is Spark without Shoal: rows are shuffled, passed through Python as they are, written and counted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ QUASI = ["age", "sex", "race", "marital-status", "education", "workclass", "occu
 NAMES = [*QUASI, "condition", "income"]
 K, MEMORY, THREADS = 10, 4 * 2**30, 2
 SIZES = [1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000]
-ENGINES = ("memory", "duckdb", "spark")
+ENGINES = ("memory", "duckdb", "spark", "passing")
 METHODS: dict[str, dict[str, Any]] = {
     "mondrian": {},
     "hilbert": {},
@@ -137,8 +138,14 @@ def run_one(engine: str, file: str, out: str) -> None:
     schema = schema_of()
     small, first = Path(out).with_suffix(".small.parquet"), Path(out).with_suffix(".first.parquet")
     pl.read_parquet(file, n_rows=50_000).write_parquet(small)
-    release = {"memory": release_in_memory, "duckdb": release_from_disk, "spark": release_by_spark}[engine]
-    if engine != "spark":  # its session is part of what it takes
+    ways = {
+        "memory": release_in_memory,
+        "duckdb": release_from_disk,
+        "spark": release_by_spark,
+        "passing": pass_by_spark,
+    }
+    release = ways[engine]
+    if engine in ("memory", "duckdb"):  # Spark's session is part of what it takes
         release(str(small), schema, str(first))
     start = time.perf_counter()
     kernel = release(file, schema, out)
@@ -169,6 +176,20 @@ def release_by_spark(file: str, schema: Schema, out: str) -> None:
     from shoal.spark_files import anonymize_files
 
     anonymize_files(file, schema, K, out, master=f"local[{THREADS}]", memory=MEMORY)
+
+
+def pass_by_spark(file: str, schema: Schema, out: str) -> None:
+    """What no method on Spark can do without: shuffle all rows once, show them to Python, write them, group them."""
+    from pyspark.sql import functions as sf
+
+    from shoal.spark import ROWS_PER_FRAGMENT, start_session
+
+    session = start_session(f"local[{THREADS}]", **{"spark.driver.memory": f"{MEMORY // 2**21}m"})
+    table = session.read.parquet(file)
+    table = table.repartition(max(table.count() // ROWS_PER_FRAGMENT, 1))
+    table.mapInArrow(lambda batches: batches, table.schema).write.parquet(out)
+    session.read.parquet(out).groupBy(*QUASI).count().agg(sf.min("count")).collect()
+    session.stop()
 
 
 def schema_of() -> Schema:

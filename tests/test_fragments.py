@@ -26,7 +26,7 @@ from shoal import (
 from shoal.datasets import make_census
 from shoal.engines import Crown, Fork
 from shoal.errors import GuaranteeError
-from shoal.fragments import fragment, merge_leaves
+from shoal.fragments import _merge_small, fragment, merge_leaves
 from shoal.metrics import all_losses
 from shoal.parts import release_part
 from shoal.table import encode
@@ -174,8 +174,18 @@ def test_small_leaves_are_merged():
     crown = Crown(tests, [1, 2, 0, 0, 5, 0, 0], [4, 3, 0, 1, 6, 2, 3])
     tally = engine.tally(crown, [], None)
     assert merge_leaves(crown, tally, whole, [KAnonymity(1)]).rows.tolist() == [9, 2, 3, 9]
-    assert merge_leaves(crown, tally, whole, [KAnonymity(1)], 3).rows.tolist() == [11, 3, 9]
-    assert merge_leaves(crown, tally, whole, [KAnonymity(1)], 4).rows.tolist() == [11, 12]
+    assert merge_leaves(crown, tally, whole, [KAnonymity(1)], 3).rows.tolist() == [9, 5, 9]
+    assert merge_leaves(crown, tally, whole, [KAnonymity(1)], 6).rows.tolist() == [14, 9]
+
+
+def test_many_small_leaves_do_not_become_a_large_one():
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        rows = np.where(random.random(60) < 0.7, random.integers(1, 25, 60), random.integers(25, 100, 60))
+        merged = np.bincount(_merge_small(rows, 25), rows)
+        assert merged.sum() == rows.sum()
+        assert merged.min() >= 25
+        assert merged.max() < 150
 
 
 @pytest.mark.parametrize("rows", [500, 1_000, 3_000])

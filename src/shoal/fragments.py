@@ -242,9 +242,9 @@ class Kept(NamedTuple):
 def merge_leaves(
     crown: Crown, tally: LeafTally, whole: Whole, constraints: Sequence[PrivacyModel], fewest: int = 1
 ) -> Kept:
-    """Merge leaves that fall short, or have less than ``fewest`` rows, with those beside them.
+    """Merge leaves that fall short with those beside them, the nearest in the tree first.
 
-    The nearest in the tree are merged first.
+    Fragments that then have less than ``fewest`` rows are merged with the smaller of their neighbours.
     """
     n_tree, n_alike = crown.n_of_tree, len(crown.alike)
     apart = np.arange(crown.n_leaves)
@@ -259,13 +259,17 @@ def merge_leaves(
         labels = np.concatenate([fragment, fragment.max(initial=-1) + 1 + np.arange(n_alike)])
         counts = _count(labels, tally, whole)
         n = int(fragment.max(initial=-1)) + 1
-        bad = np.flatnonzero(~_fulfilled(counts, constraints)[:n] | (counts.population[:n] < max(fewest, 1)))
+        bad = np.flatnonzero(~_fulfilled(counts, constraints)[:n] | (counts.population[:n] == 0))
         if n <= 1 or len(bad) == 0:
             break
         fragment = _merge_once(fragment, depth, bad)
     if n_tree and n == 1 and len(bad) and not empty.all() and len(fallen) == 0:
         # What is left beside rows alike is too little by itself: all of these go back.
         fallen = np.arange(n_alike)
+    if len(bad) == 0 and n_tree:
+        labels = _merge_small(counts.population[:n], fewest)[fragment]
+        n = int(labels.max()) + 1
+        labels = np.concatenate([labels, n + np.arange(n_alike)])
     return Kept(labels, np.bincount(labels, tally.population, n + n_alike).astype(np.int64), fallen)
 
 
@@ -279,6 +283,18 @@ def _merge_once(fragment: np.ndarray, depth: np.ndarray, bad: np.ndarray) -> np.
         if closed[one] and closed[one + 1]:
             closed[one if before[one] >= before[one + 1] else one + 1] = False
     return (np.cumsum(closed[:-1]) - 1)[fragment]
+
+
+def _merge_small(rows: np.ndarray, fewest: int) -> np.ndarray:
+    """Numbers of fragments after each that has less than ``fewest`` rows was merged, the smallest first."""
+    sizes, firsts = rows.tolist(), list(range(len(rows)))
+    while len(sizes) > 1 and min(sizes) < fewest:
+        i = int(np.argmin(sizes))
+        # With the smaller neighbour, so that fragments stay about as large as they may be.
+        onto = i - 1 if i == len(sizes) - 1 or (i > 0 and sizes[i - 1] <= sizes[i + 1]) else i
+        sizes[onto : onto + 2] = [sizes[onto] + sizes[onto + 1]]
+        del firsts[onto + 1]
+    return np.searchsorted(firsts, np.arange(len(rows)), side="right") - 1
 
 
 def _depths_between(crown: Crown) -> np.ndarray:
