@@ -280,6 +280,11 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
     (tmp_path / "table" / "_delta_log").mkdir(parents=True)
     with pytest.raises(DataError, match="start Spark with the Delta library"):
         check_files(tmp_path / "table", schema, **how)
+    pl.DataFrame({"age": [1, 2] * 5, "town": ["Graz"] * 10, "note": ["a\nb"] * 10}).write_parquet(
+        tmp_path / "in.parquet"
+    )
+    evidence = anonymize_files(tmp_path / "in.parquet", schema, 5, tmp_path / "lines.csv", **how)
+    assert evidence.checked.level("k") == 5
     (tmp_path / "broken.csv").write_text('town,note,age\nGraz,"a\nb",1\nLinz,c,2\n')
     with pytest.raises(DataError, match="more or fewer values than there are columns, 'Graz,\"a'.*line breaks"):
         anonymize_files(tmp_path / "broken.csv", schema, 1, tmp_path / "mended.csv", **how)

@@ -223,7 +223,8 @@ def _write(table: DataFrame, place: str, out: str, separator: str | None) -> Non
 
 def _read_written(session: SparkSession, place: str, out: str, separator: str | None) -> DataFrame:
     if out.endswith(CSV_ENDINGS):
-        return session.read.csv(place, header=True, sep=_separator_of(out, separator), escape='"')
+        # Values may have line breaks that came from elsewhere; the files are no larger than a fragment.
+        return session.read.csv(place, header=True, sep=_separator_of(out, separator), escape='"', multiLine=True)
     return session.read.parquet(place)
 
 
