@@ -19,6 +19,18 @@ settings.register_profile(
 settings.load_profile("shoal")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests of Spark go to one worker, which has one session for all; others go wherever there is nothing to do."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneForSpark(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "spark" if "test_spark.py" in nodeid else nodeid
+
+    return OneForSpark(config, log)
+
+
 @pytest.fixture(scope="session")
 def data_folder():
     """The folder with the papers' data sets."""

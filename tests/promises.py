@@ -4,7 +4,7 @@ import os
 
 from hypothesis import settings
 
-EXAMPLES = int(os.environ.get("SHOAL_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("SHOAL_EXAMPLES", "150"))
 """Random tables for each property about what a release promises; others are tried on fewer."""
 
 promise = settings(max_examples=EXAMPLES, deadline=None)

@@ -238,7 +238,7 @@ EMBEDDED = [load_iris, load_wine, load_breast_cancer, load_digits, load_halves, 
 FETCHED = [load_adult, load_nursery, load_gss, load_loan, load_scene]
 
 
-@pytest.mark.parametrize("load", [*EMBEDDED, *FETCHED])
+@pytest.mark.parametrize("load", [*EMBEDDED, *FETCHED[:-1], pytest.param(load_scene, marks=pytest.mark.slow)])
 def test_without_sensitivity_it_is_the_tree_of_scikit_learn_within_noise(load, request):
     """Accuracy over the same twenty splits: the mean difference is noise, or less than a point."""
     if load in FETCHED:

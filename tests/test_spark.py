@@ -37,10 +37,8 @@ pytest.importorskip("pyspark")
 from shoal.spark import SparkAnonymizer, check, java_version, provide_java, start_session  # noqa: E402
 from shoal.spark_files import anonymize_files, check_files, read, told  # noqa: E402
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # Spark warns of versions of pandas that it was not tested with
-    pytest.mark.xdist_group("spark"),  # one session at a time in a process
-]
+# Spark warns of versions of pandas that it was not tested with.
+pytestmark = pytest.mark.filterwarnings("ignore")
 QUIET = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
 
 
