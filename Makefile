@@ -24,18 +24,15 @@ demo: $(VENV)/.core
 KERNELS := $(shell cat src/shoal/_kernels/*.py | cksum | cut -d ' ' -f 1)
 demo test test-slow reproduce reproduce-quick reproduce-toy: export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache/$(KERNELS)
 
-# One more than there are cores: tests of pages and of other programs wait much of their time.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
-
+# While linters look at the code, kernels are compiled that every worker would else compile for itself.
 test: $(VENV)/.test
-	$(BIN)/ruff check .
-	$(BIN)/lint-imports
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'
+	{ for part in trees cuts clusters questions; do $(BIN)/python -m shoal._rehearsal $$part; done; } & \
+	$(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy && wait
+	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 # Those that take most of a minute each, such as a cluster of which a worker is killed.
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+	$(BIN)/python -m pytest -n auto -m slow
 
 # The forest of diffprivlib does not run beside current scikit-learn, so it has an environment of its own.
 DIFFPRIVLIB := $(CURDIR)/.peer-diffprivlib/bin/python

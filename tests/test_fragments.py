@@ -3,12 +3,12 @@
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
 from polars_engine import PolarsEngine
-from promises import FEWER
+from promises import EXAMPLES
 from shoal import (
     AccuracyGuided,
     Attribute,
@@ -108,7 +108,7 @@ def test_many_fragments_keep_k_and_lose_little_more(census, name):
     assert all_losses(table, labels).ncp < most * all_losses(table, local.labels_).ncp
 
 
-@FEWER
+@settings(max_examples=EXAMPLES // 8 + 1, deadline=None)
 @given(
     tables(least_rows=4, most_rows=60),
     st.sampled_from(["mondrian", "hilbert", "sangreea"]),

@@ -137,6 +137,7 @@ def test_a_newcomer_gets_from_nothing_to_a_release(page, served, tmp_path):
     shoot(page, "6-tablet-dark")
 
 
+@pytest.mark.slow
 def test_ten_questions_by_keys_a_drag_and_a_restart_in_between(page, served):
     enter(page, served)
     page.get_by_test_id("open-census").click()
@@ -202,6 +203,7 @@ def test_files_good_bad_and_huge(page, served, tmp_path):
     shoot(page, "9-people")
 
 
+@pytest.mark.slow
 def test_a_model_is_brought_along_and_a_pickle_refused(page, served, tmp_path):
     census = make_census(600)
     model = make_model("logistic", census.schema).fit(census.frame, census.frame["income"].to_numpy())
