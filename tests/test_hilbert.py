@@ -374,6 +374,7 @@ def test_halves_are_told_by_one_attribute_and_lie_one_after_the_other(random_tab
 def test_dimensions_are_in_the_order_asked_for():
     table = pl.DataFrame({"a": list(range(16)) * 16, "b": sorted(list(range(16)) * 16)})
     asked = HilbertCurve(k=4, dimensions=["b", "a"]).fit(table)
+    assert np.array_equal(asked.labels_, HilbertCurve(k=4, dimensions="b,a").fit(table).labels_)
     assert [table.columns[j] for j in asked._grid.dimensions] == ["b", "a"]
     assert not np.array_equal(asked.labels_, HilbertCurve(k=4, dimensions=["a", "b"]).fit(table).labels_)
 
