@@ -152,30 +152,27 @@ def test_rows_that_are_alike_go_with_others_if_they_break_a_constraint():
     assert cut.rows.sum() == frame.height
 
 
-def test_leaves_that_fall_short_are_merged_with_the_nearest():
-    frame = pl.DataFrame({"age": [1] * 2 + [2] * 9 + [3] * 9 + [4] * 9})
-    schema = Schema([Attribute("age")])
-    engine = PolarsEngine(frame)
-    whole = Whole.of(schema, engine.ends(["age"]), frame.height)
-    # ((1, 2), (3, 4)): the leaf of two rows goes with the 2, not with all others.
+def ages_in_four_leaves(*rows):
+    """So many rows of the ages 1 to 4, each in a leaf of its own: ((1, 2), (3, 4))."""
+    engine = PolarsEngine(pl.DataFrame({"age": [age for age, n in enumerate(rows, 1) for _ in range(n)]}))
+    whole = Whole.of(Schema([Attribute("age")]), engine.ends(["age"]), sum(rows))
     tests = [Fork("age", high=2), Fork("age", high=1), None, None, Fork("age", high=3), None, None]
     crown = Crown(tests, [1, 2, 0, 0, 5, 0, 0], [4, 3, 0, 1, 6, 2, 3])
-    kept = merge_leaves(crown, engine.tally(crown, [], None), whole, [KAnonymity(5)])
+    return crown, engine.tally(crown, [], None), whole
+
+
+def test_leaves_that_fall_short_are_merged_with_the_nearest():
+    kept = merge_leaves(*ages_in_four_leaves(2, 9, 9, 9), [KAnonymity(5)])
+    # The leaf of two rows goes with the 2, not with all others.
     assert kept.fragment.tolist() == [0, 0, 1, 2]
     assert kept.rows.tolist() == [11, 9, 9]
 
 
 def test_small_leaves_are_merged():
-    frame = pl.DataFrame({"age": [1] * 9 + [2] * 2 + [3] * 3 + [4] * 9})
-    schema = Schema([Attribute("age")])
-    engine = PolarsEngine(frame)
-    whole = Whole.of(schema, engine.ends(["age"]), frame.height)
-    tests = [Fork("age", high=2), Fork("age", high=1), None, None, Fork("age", high=3), None, None]
-    crown = Crown(tests, [1, 2, 0, 0, 5, 0, 0], [4, 3, 0, 1, 6, 2, 3])
-    tally = engine.tally(crown, [], None)
-    assert merge_leaves(crown, tally, whole, [KAnonymity(1)]).rows.tolist() == [9, 2, 3, 9]
-    assert merge_leaves(crown, tally, whole, [KAnonymity(1)], 3).rows.tolist() == [9, 5, 9]
-    assert merge_leaves(crown, tally, whole, [KAnonymity(1)], 6).rows.tolist() == [14, 9]
+    leaves = ages_in_four_leaves(9, 2, 3, 9)
+    assert merge_leaves(*leaves, [KAnonymity(1)]).rows.tolist() == [9, 2, 3, 9]
+    assert merge_leaves(*leaves, [KAnonymity(1)], 3).rows.tolist() == [9, 5, 9]
+    assert merge_leaves(*leaves, [KAnonymity(1)], 6).rows.tolist() == [14, 9]
 
 
 def test_many_small_leaves_do_not_become_a_large_one():

@@ -135,11 +135,17 @@ def in_words(numbers, n_words):
 def along_the_curve(table, *, sets=False, spacing="frequency"):
     """The rows in the order of the curve, by plain numbers."""
     grid = lay_grid(table, pack_rows(table).layout, measure_geometry(table, sets=sets), spacing)
+    keys = naive_keys(table, grid)
+    return sorted(range(table.n_rows), key=lambda row: keys[row])
+
+
+def naive_keys(table, grid):
+    """The place of each row on the curve, as a plain number."""
     cells = [
         [int(grid.coordinate[grid.coordinate_at[j] + int(table.quasi[j].codes[i])]) for j in grid.dimensions]
         for i in range(table.n_rows)
     ]
-    return sorted(range(table.n_rows), key=lambda row: naive.key_of(cells[row], grid.bits))
+    return [naive.key_of(cell, grid.bits) for cell in cells]
 
 
 def expected_runs(table, k, *, sets=False, spacing="frequency", guard=None, places=None):
@@ -361,11 +367,7 @@ def test_halves_are_told_by_one_attribute_and_lie_one_after_the_other(random_tab
         assert 0 < is_left.sum() < len(rows)
         return leaves(rows[is_left]) + leaves(rows[~is_left])
 
-    cells = [
-        [int(grid.coordinate[grid.coordinate_at[j] + int(table.quasi[j].codes[i])]) for j in grid.dimensions]
-        for i in range(table.n_rows)
-    ]
-    keys = [naive.key_of(cell, grid.bits) for cell in cells]
+    keys = naive_keys(table, grid)
     found = [[keys[row] for row in leaf] for leaf in leaves(np.arange(table.n_rows))]
     assert all(len(set(leaf)) == 1 for leaf in found)
     assert [leaf[0] for leaf in found] == sorted(set(keys))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -21,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from shoal._kernels import ahead
 from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer, Job, check_seed, check_threads, check_whole, part_of
+from shoal.anonymizers._guided_groups import Grouping, Plan, group_alike, group_by_guide
 from shoal.anonymizers._search import (
     MOST_SEARCH_ROWS,
     Attempts,
@@ -31,23 +30,9 @@ from shoal.anonymizers._search import (
     search,
     search_folds,
 )
-from shoal.anonymizers.mondrian import Mondrian
-from shoal.binned_trees import (
-    CRITERIA,
-    FORMS,
-    Binning,
-    Response,
-    bin_codes,
-    codes_left,
-    grow_tree,
-    learn_classes,
-    learn_numbers,
-    make_bins,
-    make_likeness,
-    place_rows,
-)
+from shoal.binned_trees import CRITERIA, FORMS
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
-from shoal.growth import Cuts, asked_of, count_threads
+from shoal.growth import Cuts, count_threads
 from shoal.guides import (
     MOST_CLASSES,
     Guide,
@@ -91,26 +76,6 @@ FOLDS = 5
 """Parts into which the rows are divided to ask a model about rows that it has not seen."""
 FOLDS_OF_MANY = 3
 """The same for a table so large that the search takes a sample: two thirds of it teach a model nearly as much."""
-
-
-class Grouping(NamedTuple):
-    """Rows in groups, and where others belong."""
-
-    labels: np.ndarray
-    cuts: Cuts
-    place: Callable[[np.ndarray], np.ndarray]
-    """Leaves of rows, from their codes."""
-    codes_left: Callable[[int], np.ndarray]
-    """Which codes of an attribute each node sends left."""
-
-
-class Plan(NamedTuple):
-    """What the partition is to learn, and how."""
-
-    guide: Guide
-    choice: str | float
-    recoding: str = "representative"
-    """What groups are released as, where that is left open."""
 
 
 class AccuracyGuided(Anonymizer):
@@ -478,22 +443,8 @@ class AccuracyGuided(Anonymizer):
     def _group(self, table: Table, guard: Guard, smallest: int, plan: Plan, n_threads: int) -> Grouping:
         """Group the rows by what the plan says."""
         if plan.choice == "mondrian":
-            cuts_for = "set" if self.recoding == "set" else "interval"
-            mondrian = Mondrian(self.schema_, self.k, recoding=cuts_for, n_jobs=n_threads)
-            mondrian._columns = [replace(column, codes=column.codes[:0]) for column in table.quasi]
-            labels = mondrian._partition(table, guard, smallest, None)
-            return Grouping(labels, mondrian._cuts_in_use(), mondrian._place, mondrian._codes_left)
-        form = self.nominal if self.nominal != "auto" else "one-vs-rest" if plan.choice == "hard" else "subset"
-        binning = make_bins(table.quasi, form)
-        bins = bin_codes(binning, [column.codes for column in table.quasi])
-        response = _response(plan, self.criterion)
-        likeness = None
-        if isinstance(plan.choice, float) and plan.choice < 1:
-            likeness = make_likeness(binning, table.quasi, response, plan.choice)
-        cuts, labels = grow_tree(
-            binning, bins, response, smallest, guard=asked_of(guard), likeness=likeness, n_threads=n_threads
-        )
-        return Grouping(labels, cuts, partial(_find_leaves, cuts, binning), partial(codes_left, cuts, binning))
+            return group_alike(table, guard, smallest, self.recoding, n_threads)
+        return group_by_guide(table, guard, smallest, plan, self.criterion, self.nominal, n_threads)
 
     def _cuts_in_use(self) -> Cuts:
         return self._grouping.cuts
@@ -594,16 +545,3 @@ def _seed_of(random_state: Any) -> int:
 
 def _settle_for(asked: str | float, choice: str | float) -> str | float:
     return choice if asked == "auto" else asked
-
-
-def _response(plan: Plan, criterion: str) -> Response:
-    """What the tree learns: the classes of a hard guide, else its numbers."""
-    guide = plan.guide
-    if guide.classes is not None and (plan.choice == "hard" or guide.outputs is None):
-        return learn_classes(guide.classes, guide.n_classes, criterion)
-    assert guide.outputs is not None
-    return learn_numbers(guide.outputs)
-
-
-def _find_leaves(cuts: Cuts, binning: Binning, codes: np.ndarray) -> np.ndarray:
-    return place_rows(cuts, bin_codes(binning, list(codes.T)))

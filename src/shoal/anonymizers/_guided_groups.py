@@ -1,0 +1,87 @@
+"""Rows grouped by what a model says of them, or by what they are: the partitions of accuracy-guided anonymization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal._kernels.guard import Guard
+from shoal.anonymizers.mondrian import Mondrian
+from shoal.binned_trees import (
+    Binning,
+    Response,
+    bin_codes,
+    codes_left,
+    grow_tree,
+    learn_classes,
+    learn_numbers,
+    make_bins,
+    make_likeness,
+    place_rows,
+)
+from shoal.growth import Cuts, asked_of
+from shoal.guides import Guide
+from shoal.table import Table
+
+
+class Grouping(NamedTuple):
+    """Rows in groups, and where others belong."""
+
+    labels: np.ndarray
+    cuts: Cuts
+    place: Callable[[np.ndarray], np.ndarray]
+    """Leaves of rows, from their codes."""
+    codes_left: Callable[[int], np.ndarray]
+    """Which codes of an attribute each node sends left."""
+
+
+class Plan(NamedTuple):
+    """What the partition is to learn, and how."""
+
+    guide: Guide
+    choice: str | float
+    recoding: str = "representative"
+    """What groups are released as, where that is left open."""
+
+
+def group_alike(table: Table, guard: Guard, smallest: int, recoding: str, n_threads: int) -> Grouping:
+    """Group rows that are alike, as Mondrian does."""
+    cuts_for = "set" if recoding == "set" else "interval"
+    mondrian = Mondrian(table.schema, smallest, recoding=cuts_for, n_jobs=n_threads)
+    mondrian._columns = [replace(column, codes=column.codes[:0]) for column in table.quasi]
+    labels = mondrian._partition(table, guard, smallest, None)
+    return Grouping(labels, mondrian._cuts_in_use(), mondrian._place, mondrian._codes_left)
+
+
+def group_by_guide(
+    table: Table, guard: Guard, smallest: int, plan: Plan, criterion: str, nominal: str, n_threads: int
+) -> Grouping:
+    """Group rows by the leaves of a tree that learns the guide."""
+    form = nominal if nominal != "auto" else "one-vs-rest" if plan.choice == "hard" else "subset"
+    binning = make_bins(table.quasi, form)
+    bins = bin_codes(binning, [column.codes for column in table.quasi])
+    response = _response(plan, criterion)
+    likeness = None
+    if isinstance(plan.choice, float) and plan.choice < 1:
+        likeness = make_likeness(binning, table.quasi, response, plan.choice)
+    cuts, labels = grow_tree(
+        binning, bins, response, smallest, guard=asked_of(guard), likeness=likeness, n_threads=n_threads
+    )
+    return Grouping(labels, cuts, partial(_find_leaves, cuts, binning), partial(codes_left, cuts, binning))
+
+
+def _response(plan: Plan, criterion: str) -> Response:
+    """What the tree learns: the classes of a hard guide, else its numbers."""
+    guide = plan.guide
+    if guide.classes is not None and (plan.choice == "hard" or guide.outputs is None):
+        return learn_classes(guide.classes, guide.n_classes, criterion)
+    assert guide.outputs is not None
+    return learn_numbers(guide.outputs)
+
+
+def _find_leaves(cuts: Cuts, binning: Binning, codes: np.ndarray) -> np.ndarray:
+    return place_rows(cuts, bin_codes(binning, list(codes.T)))
