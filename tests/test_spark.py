@@ -283,6 +283,8 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
     )
     evidence = anonymize_files(tmp_path / "in.parquet", schema, 5, tmp_path / "lines.csv", **how)
     assert evidence.checked.level("k") == 5
+    with pytest.raises(ShoalError, match="cannot be started.*nowhere://x"):
+        check_files(tmp_path / "in.csv", schema, master="nowhere://x")
     (tmp_path / "broken.csv").write_text('town,note,age\nGraz,"a\nb",1\nLinz,c,2\n')
     with pytest.raises(DataError, match="more or fewer values than there are columns, 'Graz,\"a'.*line breaks"):
         anonymize_files(tmp_path / "broken.csv", schema, 1, tmp_path / "mended.csv", **how)

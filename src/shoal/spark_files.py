@@ -241,8 +241,15 @@ def _session(master: str | None, memory: int | None) -> Iterator[SparkSession]:
     survive_broken_pipes()
     settings = {} if memory is None else {"spark.driver.memory": f"{max(memory // 2**21, 512)}m"}
     with tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log:
-        with _speaking_into(log.fileno()):
-            session = start_session(master, **settings)
+        try:
+            with _speaking_into(log.fileno()):
+                session = start_session(master, **settings)
+        except ShoalError:
+            raise
+        except Exception as error:  # Spark has many
+            raise ShoalError(
+                f"Spark cannot be started ({reason(error)}): check where it is to run, {master!r}; see {log.name}."
+            ) from None
         try:
             yield session
         except Exception as error:  # Spark has many
