@@ -92,10 +92,10 @@ def go(page, path):
     page.goto(page.url.split("/", 3)[0] + "//" + page.url.split("/")[2] + path, timeout=LATER)
 
 
-def shoot(page, name):
+def shoot(page, name, full_page=True):
     if folder := os.environ.get("SHOAL_SCREENSHOTS"):
         Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=full_page)
 
 
 def test_a_newcomer_gets_from_nothing_to_a_release(page, served, tmp_path):
@@ -175,14 +175,22 @@ def test_a_row_is_dragged_by_a_finger(browser, served):
     go(page, "/shape")
     page.get_by_test_id("tab-duel").click()
     expect(page.get_by_test_id("duel-count")).to_contain_text("No decision yet", timeout=LATER)
-    row, group = (page.get_by_test_id(name).bounding_box() for name in ("duel-row", "duel-first"))
+    row, group = (page.get_by_test_id(name) for name in ("duel-row", "duel-first"))
+    row.tap(trial=True)  # waits until the page has slid in: where things are before is where none is touched
+    start, aim = row.bounding_box(), group.bounding_box()
     finger = page.context.new_cdp_session(page)
-    y = row["y"] + 40
-    for kind, x in (("Start", row["x"] + 60), ("Move", row["x"] + 20), ("Move", group["x"] + 60), ("End", None)):
-        points = [] if x is None else [{"x": x, "y": y}]
-        finger.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": points})
-        if kind == "Move":
-            shoot(page, "13-by-finger")
+
+    def touch(kind, *x):
+        points = [{"x": one, "y": start["y"] + 40} for one in x]
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", start["x"] + 60)
+    touch("touchMove", start["x"] + 20)
+    expect(row).to_contain_class("shoal-dragged")
+    touch("touchMove", aim["x"] + 60)
+    expect(group).to_contain_class("shoal-over")
+    shoot(page, "13-by-finger", full_page=False)  # a whole page is shot in a larger window, which ends a touch
+    touch("touchEnd")
     expect(page.get_by_test_id("duel-count")).to_contain_text("1 decision", timeout=LATER)
 
 
