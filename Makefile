@@ -26,11 +26,13 @@ demo test test-slow reproduce reproduce-quick reproduce-toy: export NUMBA_CACHE_
 
 # While linters look at the code, kernels are compiled that every worker would else compile for itself.
 test: $(VENV)/.test
-	{ for part in trees cuts clusters questions; do $(BIN)/python -m shoal._rehearsal $$part; done; } & \
-	$(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy && wait
+	{ for part in trees cuts clusters questions; do $(BIN)/python -m shoal._rehearsal $$part || exit 1; done; } & \
+	rehearsal=$$!; \
+	{ $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy; } || { kill $$rehearsal; exit 1; }; \
+	wait $$rehearsal
 	$(BIN)/python -m pytest -n auto -m 'not slow'
 
-# Those that take most of a minute each, such as a cluster of which a worker is killed.
+# Those that take long, up to a minute each, such as a cluster of which a worker is killed.
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m slow
 
