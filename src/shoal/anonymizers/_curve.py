@@ -17,6 +17,8 @@ from shoal.whole import is_plain_number
 
 EVENLY = 0.2
 """Room in the grid that all values of a nominal attribute share alike; the rest goes by the rows that have them."""
+CROWDED = 0.05
+"""Share of the rows that may have different values in one cell."""
 LEAST_BITS, MOST_BITS = 16, 32
 """Bits of a coordinate, where attributes do not have more values than that."""
 
@@ -52,7 +54,8 @@ def lay_grid(
     k = 10), and take two thirds of the time.
 
     In a part of a table, values must lie where they do in all other parts, whatever numbers these have: so each number
-    lies where it is in the range of the whole table, even if another lies in the same cell.
+    lies where it is in the range of the whole table, even if another lies in the same cell. Only if many rows would
+    share cells without being alike, as where one number is far beyond all others, every value has its own here, too.
 
     The attributes whose values say least about a row (by entropy) are the first dimensions: on Adult and on the census
     that loses 4 % less than the order of the columns.
@@ -60,14 +63,12 @@ def lay_grid(
     columns = table.quasi
     n_values = geometry.n_values
     bits = max(int(n_values.max() - 1).bit_length(), min(64 // len(columns), MOST_BITS), LEAST_BITS)
-    coordinates = []
-    for column, reach in zip(columns, _reaches(geometry), strict=True):
-        if is_part and is_plain_number(column.attribute):
-            coordinates.append((reach * _shares(column, "position") * (2**bits - 1)).astype(np.int64))
-            continue
-        share, ranks = reach * _shares(column, spacing), np.arange(column.n_values)
-        # Adding the rank keeps values apart that are too near each other for the grid.
-        coordinates.append((share * (2**bits - column.n_values)).astype(np.int64) + ranks)
+    reaches = _reaches(geometry)
+    coordinates = [_coordinates(*one, spacing, bits, is_part) for one in zip(columns, reaches, strict=True)]
+    counting = [one for one, reach in zip(zip(columns, coordinates, strict=True), reaches, strict=True) if reach > 0]
+    if is_part and any(_is_crowded(*one) for one in counting):
+        bits = max(bits, MOST_BITS)
+        coordinates = [_coordinates(*one, spacing, bits, False) for one in zip(columns, reaches, strict=True)]
     names = [column.name for column in columns]
     ordered = least_telling_first(columns) if dimensions is None else dimensions
     return Grid(
@@ -78,6 +79,25 @@ def lay_grid(
         np.concatenate(([0], np.cumsum(n_values)[:-1])).astype(np.int64),
         bits,
     )
+
+
+def _coordinates(column: Column, reach: float, spacing: str, bits: int, is_part: bool) -> np.ndarray:
+    """The coordinate of each code."""
+    if is_part and is_plain_number(column.attribute):
+        return (reach * _shares(column, "position") * (2**bits - 1)).astype(np.int64)
+    share, ranks = reach * _shares(column, spacing), np.arange(column.n_values)
+    # Adding the rank keeps values apart that are too near each other for the grid.
+    return (share * (2**bits - column.n_values)).astype(np.int64) + ranks
+
+
+def _is_crowded(column: Column, coordinates: np.ndarray) -> bool:
+    """Whether a cell that several values share has so many rows that their order would mean little."""
+    _, cell_of = np.unique(coordinates, return_inverse=True)
+    shared = np.bincount(cell_of) > 1
+    if not shared.any():
+        return False
+    rows = np.bincount(cell_of[column.codes], minlength=len(shared))
+    return bool(rows[shared].max() > CROWDED * len(column.codes))
 
 
 def least_telling_first(columns: Sequence[Column]) -> list[str]:

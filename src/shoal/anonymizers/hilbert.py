@@ -120,7 +120,7 @@ class HilbertCurve(Anonymizer):
         self.dimensions = dimensions
         self.n_jobs = n_jobs
 
-    _holds_rows = ("_first", "_last")
+    _holds_rows = ("_grid", "_first", "_last")
 
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
         n_threads = count_threads(self.n_jobs, table.n_rows)
