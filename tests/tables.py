@@ -67,3 +67,19 @@ def _ordinal(name):
 
 def _tree(name):
     return Attribute(name, kind="nominal", hierarchy=Hierarchy.from_dict(TREE, name=name))
+
+
+def written_in_two_ways():
+    """Three thousand rows that mean the same, with "?" and "NA" for a missing town, beside a thousand others."""
+    ages = ["40"] * 1_000 + ["40.0"] * 2_000 + [str(20 + i % 50) for i in range(1_000)]
+    towns = ["?"] * 2_998 + ["NA", "NA"] + ["Graz", "Linz"] * 500
+    return pl.DataFrame({"age": ages, "town": towns}), Schema([Attribute("age"), Attribute("town", kind="nominal")])
+
+
+def with_odd_names():
+    """A table whose columns have names that an engine may want for itself; "m" says who is released."""
+    rows, names = range(600), ("n", "c", "count", "leaf", "d0", "a.b")
+    frame = pl.DataFrame({name: [i * j % 7 for i in rows] for j, name in enumerate(names, 2)})
+    frame = frame.with_columns(v=pl.Series([str(i % 3) for i in rows]), m=pl.Series(["yes", "no"] * 300))
+    roles, kinds = {"v": "sensitive", "leaf": "sensitive", "m": "other"}, {"v": "nominal", "m": "nominal"}
+    return frame, Schema([Attribute(one, roles.get(one, "quasi"), kinds.get(one, "numeric")) for one in frame.columns])

@@ -15,6 +15,7 @@ from shoal import (
     Flash,
     HilbertCurve,
     KAnonymity,
+    KMap,
     LDiversity,
     Mondrian,
     RPlusTree,
@@ -22,6 +23,7 @@ from shoal import (
     Schema,
     TCloseness,
     check,
+    frames,
 )
 from shoal.datasets import make_census
 from shoal.engines import Crown, Fork
@@ -191,6 +193,61 @@ def test_fragments_along_the_curve_are_neither_small_nor_large(census, rows):
     assert cut.rows.sum() == census.frame.height
     assert rows / 4 <= cut.rows.min()
     assert cut.rows.max() < 2 * rows
+
+
+def test_fragments_along_the_curve_are_not_large_beside_a_number_far_beyond_all_others():
+    draw = np.random.default_rng(0)
+    frame = pl.DataFrame({name: [*draw.integers(0, 10_000, 4_000), 10**9] for name in "abcd"})
+    method = HilbertCurve(Schema([Attribute(name) for name in "abcd"]), k=5)
+    released, cut = released_in_parts(frame, method, 500)
+    assert cut.rows.max() < 1_000
+    assert check(released, method.schema, [KAnonymity(5)]).holds
+
+    def width(texts):
+        ends = [list(map(int, text.strip("[]").split(", "))) for text in texts]
+        return np.median([one[-1] - one[0] for one in ends])
+
+    local = clone(method).fit_transform(frame)
+    assert width(released["a"]) < 1.3 * width(local["a"].cast(pl.String))
+
+
+class InOrder(PolarsEngine):
+    """Its samples are in the order of the table, as those of Spark and DuckDB are."""
+
+    def sample(self, n_rows, seed):
+        return frames.open_frame(self.frame.gather_every(-(-self.frame.height // n_rows)))
+
+
+def test_a_table_in_order_is_cut_as_evenly_as_any_other(monkeypatch):
+    monkeypatch.setattr("shoal.fragments.LOOKED_AT", 500)
+    frame = pl.DataFrame({"age": sorted(np.random.default_rng(0).integers(0, 10_000, 8_000))})
+    cut = fragment(InOrder(frame), SaNGreeA(Schema([Attribute("age")]), k=3), 1_000, 0)
+    assert cut.rows.max() < 2_000
+
+
+def test_k_may_be_larger_than_what_is_looked_at(monkeypatch):
+    monkeypatch.setattr("shoal.fragments.LOOKED_AT", 50)
+    frame = pl.DataFrame({"age": list(range(100)) * 10})
+    released, _ = released_in_parts(frame, SaNGreeA(Schema([Attribute("age")]), k=60), 500)
+    assert released.group_by("age").len()["len"].min() >= 60
+
+
+def test_fragments_without_anybody_to_release_go_with_others():
+    frame = pl.DataFrame({"age": list(range(20, 80)) * 20, "in": [age < 30 for age in range(20, 80)] * 20})
+    schema = Schema([Attribute("age"), Attribute("in", "other", "nominal")])
+    released, cut = released_in_parts(frame, Mondrian(schema, k=5, constraints=[KMap(20, "in")]), 150)
+    assert len(cut.rows) > 1
+    assert check(released, schema, [KMap(20, "in")]).holds
+
+
+def test_secrets_of_people_who_are_not_released_may_be_anything():
+    sick = ["flu", None, "none", "flu", "cold", None] * 100
+    frame = pl.DataFrame({"age": list(range(60)) * 10, "sick": sick, "in": [one is not None for one in sick]})
+    schema = Schema([Attribute("age"), Attribute("sick", "sensitive", "nominal"), Attribute("in", "other", "nominal")])
+    asked = [KMap(8, "in"), LDiversity(2)]
+    released, cut = released_in_parts(frame, Mondrian(schema, k=4, constraints=asked), 150)
+    assert len(cut.rows) > 1
+    assert check(released, schema, [KAnonymity(4), *asked]).holds
 
 
 def test_what_the_whole_table_cannot_keep_is_refused(census):

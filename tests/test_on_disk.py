@@ -1,5 +1,7 @@
 """Files that are larger than memory: what is written keeps what was asked for, and is checked as in memory."""
 
+from datetime import date, datetime
+
 import numpy as np
 import polars as pl
 import pytest
@@ -20,6 +22,7 @@ from shoal import (
 from shoal.datasets import make_census
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.fragments import fragment
+from tables import with_odd_names, written_in_two_ways
 
 duckdb = pytest.importorskip("duckdb")
 from shoal._duck_engine import Budget, DuckEngine, connected, literal, named  # noqa: E402
@@ -156,6 +159,112 @@ def test_a_table_is_checked_from_disk_as_in_memory(census, source, tmp_path, mon
     assert [one.level for one in found.measured] == pytest.approx([one.level for one in in_memory.measured])
     assert found.risk == pytest.approx(in_memory.risk)
     assert [part.tolist() for part in found.sizes] == [part.tolist() for part in in_memory.sizes]
+
+
+def test_blank_lines_are_no_people_and_short_ones_are_refused(tmp_path):
+    schema = Schema([Attribute("age"), Attribute("town", kind="nominal")])
+    people = tmp_path / "people.csv"
+    people.write_text("age,town\n" + ",\n" * 3 + "\n\n" + "40,Graz\n" * 9)
+    assert check_file(people, schema).rows == 12
+    assert check_file(people, schema).level("k") == 3
+    anonymize_file(people, schema, 5, tmp_path / "out.csv")
+    assert pl.read_csv(tmp_path / "out.csv").height == 12
+    people.write_text('"age\nyears",town\n40,Graz\n')
+    with pytest.raises(DataError, match="a line break in the name of a column"):
+        check_file(people, schema)
+    people.write_text("age,town\n40,Graz\n41\n")
+    with pytest.raises(DataError, match="Line 3 .* has 1 fields"):
+        anonymize_file(people, schema, 1, tmp_path / "out.csv")
+
+
+def test_words_for_true_and_false_are_needed(tmp_path):
+    pl.DataFrame({"age": [1, 2] * 50, "in": ["Y", "N"] * 50}).write_parquet(tmp_path / "people.parquet")
+    schema = Schema([Attribute("age"), Attribute("in", "other", "nominal")])
+    with pytest.raises(ShoalError, match="holds '[YN]': use true or false"):
+        check_file(tmp_path / "people.parquet", schema, [KMap(10, "in")])
+    with pytest.raises(ShoalError, match="holds '[YN]': use true or false"):
+        anonymize_file(tmp_path / "people.parquet", schema, 2, tmp_path / "o.csv", constraints=[KMap(10, "in")])
+    # What is around a word does not count, whatever it is.
+    pl.DataFrame({"age": [1] * 10, "in": ["true\t"] * 9 + ["false"]}).write_parquet(tmp_path / "tabs.parquet")
+    assert not check_file(tmp_path / "tabs.parquet", schema, [DeltaPresence(0, 0.5, "in")]).holds
+    with pytest.raises(ShoalError, match="'out' is not in the table"):
+        check_file(tmp_path / "people.parquet", schema, [KMap(10, "out")])
+
+
+@pytest.mark.parametrize("recoding", ["interval", "representative", "mean"])
+def test_rows_that_mean_the_same_are_written_alike(tmp_path, recoding):
+    frame, schema = written_in_two_ways()
+    frame.write_parquet(tmp_path / "people.parquet")
+    out, how = tmp_path / "out.parquet", {"rows_per_fragment": 500, "missing_marks": ["?", "NA"]}
+    evidence = anonymize_file(tmp_path / "people.parquet", schema, 5, out, recoding=recoding, **how)
+    assert evidence.k >= 5
+    assert pl.read_parquet(out).group_by("age", "town").len()["len"].max() >= 3_000
+
+
+def test_times_that_are_alike_and_many_are_written_alike(tmp_path):
+    zone = pl.Datetime("us", "Europe/Vienna")
+    times = pl.Series([datetime(2020, 1, 2, 18)] * 3_000 + [datetime(1990 + i % 30, 1, 1) for i in range(1_000)])
+    frame = pl.DataFrame({"seen": times.dt.replace_time_zone("Europe/Vienna"), "said": times.cast(pl.String)})
+    frame.write_parquet(tmp_path / "people.parquet")
+    schema = Schema([Attribute("seen"), Attribute("said", kind="numeric")])
+    how = {"rows_per_fragment": 500, "memory": 2**30}
+    for recoding, kinds in (("representative", [zone, pl.String]), ("mean", [pl.Date, pl.Date])):
+        out = tmp_path / f"{recoding}.parquet"
+        anonymize_file(tmp_path / "people.parquet", schema, 5, out, recoding=recoding, **how)
+        released = pl.read_parquet(out)
+        assert released.dtypes == kinds
+        assert released.group_by("seen", "said").len()["len"].max() >= 3_000
+
+
+def test_means_of_dates_are_dates(tmp_path):
+    born = [date(1950 + i % 50, 1 + i % 12, 1) for i in range(400)]
+    frame = pl.DataFrame({"born": born, "said": [str(one) for one in born]})
+    frame.write_parquet(tmp_path / "people.parquet")
+    schema = Schema([Attribute("born"), Attribute("said", kind="numeric")])
+    out = tmp_path / "out.parquet"
+    anonymize_file(tmp_path / "people.parquet", schema, 5, out, recoding="mean", rows_per_fragment=100)
+    released = pl.read_parquet(out)
+    assert released.dtypes == [pl.Date, pl.Date]
+    assert released["born"].is_between(min(born), max(born)).all()
+
+
+def test_columns_may_have_any_name(tmp_path):
+    frame, schema = with_odd_names()
+    frame.write_parquet(tmp_path / "people.parquet")
+    asked = [LDiversity(2, attribute="v"), KMap(8, "m")]
+    how = {"constraints": asked, "rows_per_fragment": 200}
+    assert anonymize_file(tmp_path / "people.parquet", schema, 4, tmp_path / "out.parquet", **how).k >= 4
+
+
+def test_what_guides_is_not_released_unless_the_schema_says_so(tmp_path):
+    frame = pl.DataFrame({"age": [20 + i % 40 for i in range(800)], "says": [i % 2 for i in range(800)]})
+    frame.write_parquet(tmp_path / "people.parquet")
+    out = tmp_path / "out.parquet"
+    anonymize_file(
+        tmp_path / "people.parquet", Schema([Attribute("age")]), 5, out, method="flash", y="says", rows_per_fragment=100
+    )
+    assert pl.read_parquet(out).columns == ["age"]
+
+
+def test_the_same_csv_file_gives_the_same_release(census, tmp_path, monkeypatch):
+    monkeypatch.setattr("shoal.fragments.LEAST_SAMPLE", 500)
+    monkeypatch.setattr("shoal.fragments.SAMPLED_A_FRAGMENT", 50)
+    census.frame.write_csv(tmp_path / "people.csv")
+    for name in ("one", "other"):
+        anonymize_file(tmp_path / "people.csv", census.schema, 5, tmp_path / f"{name}.csv", rows_per_fragment=1_000)
+    assert (tmp_path / "one.csv").read_text() == (tmp_path / "other.csv").read_text()
+
+
+def test_a_table_without_rows_or_quasi_identifiers_gets_a_sentence(tmp_path):
+    empty = tmp_path / "empty.parquet"
+    pl.DataFrame({"age": []}, {"age": pl.Int64}).write_parquet(empty)
+    for call in (lambda: check_file(empty, Schema([Attribute("age")])),
+                 lambda: anonymize_file(empty, Schema([Attribute("age")]), 2, tmp_path / "out.csv")):  # fmt: skip
+        with pytest.raises(ShoalError, match="no rows|cannot be reached"):
+            call()
+    pl.DataFrame({"age": [1, 2]}).write_parquet(tmp_path / "people.parquet")
+    with pytest.raises(ShoalError, match="no quasi-identifier"):
+        anonymize_file(tmp_path / "people.parquet", Schema([Attribute("age", "other")]), 2, tmp_path / "out.csv")
 
 
 def test_nothing_is_written_where_something_is_wrong(census, source, tmp_path):

@@ -32,6 +32,7 @@ from shoal.datasets import make_census
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.metrics import all_losses
 from shoal.table import encode
+from tables import with_odd_names, written_in_two_ways
 
 pytest.importorskip("pyspark")
 from shoal.spark import SparkAnonymizer, check, java_version, provide_java, start_session  # noqa: E402
@@ -254,6 +255,69 @@ def sessions_of_their_own(spark):
     spark.stop()
 
 
+def written(spark, frame, folder, name="people"):
+    frame.write_parquet(folder / f"{name}.parquet")
+    return spark.read.parquet(str(folder / f"{name}.parquet"))
+
+
+def test_rows_that_mean_the_same_are_written_alike(spark, tmp_path):
+    frame, schema = written_in_two_ways()
+    table = written(spark, frame, tmp_path)
+    method = Mondrian(schema, k=5, recoding="representative")
+    released = SparkAnonymizer(method, rows_per_fragment=500, missing_marks=["?", "NA"]).fit_transform(table)
+    sizes = collected(released).group_by("age", "town").len()["len"]
+    assert sizes.min() >= 5
+    assert sizes.max() >= 3_000
+
+
+def test_columns_may_have_any_name_and_means_of_dates_are_dates(spark, tmp_path):
+    frame, schema = with_odd_names()
+    frame = frame.with_columns(born=pl.Series([date(1950 + i % 50, 1, 1) for i in range(frame.height)]))
+    schema = Schema([*schema, Attribute("born")])
+    asked = [LDiversity(2, attribute="v"), KMap(8, "m")]
+    method = Mondrian(schema, k=4, recoding="mean", constraints=asked)
+    released = SparkAnonymizer(method, rows_per_fragment=200).fit_transform(written(spark, frame, tmp_path))
+    assert dict(released.dtypes)["born"] == "date"
+    assert check_in_memory(collected(released), schema, [KAnonymity(4), *asked]).holds
+
+
+def test_only_rows_that_are_handed_out_count_in_the_loss(spark, tmp_path):
+    frame = pl.DataFrame({"age": [40] * 3_000 + [20 + i % 50 for i in range(1_000)]})
+    frame = frame.with_columns(pl.Series("in", [i % 300 == 0 for i in range(3_000)] + [True] * 1_000))
+    schema = Schema([Attribute("age"), Attribute("in", "other", "nominal")])
+    method = Mondrian(schema, k=5, constraints=[KMap(8, "in")])
+    anonymizer = SparkAnonymizer(method, rows_per_fragment=500)
+    anonymizer.fit_transform(written(spark, frame, tmp_path))
+    assert anonymizer.fragments_.max() >= 3_000
+    assert sum(part.n_rows for part in anonymizer._parts()) == 1_010
+
+
+def test_words_for_true_and_false_are_needed(spark, tmp_path):
+    table = written(spark, pl.DataFrame({"age": [1, 2] * 50, "in": ["Y", "N"] * 50}), tmp_path)
+    with pytest.raises(ShoalError, match="holds '[YN]': use true or false"):
+        check(table, Schema([Attribute("age"), Attribute("in", "other", "nominal")]), [KMap(10, "in")])
+
+
+def test_what_guides_is_not_released_unless_the_schema_says_so(spark, tmp_path):
+    frame = pl.DataFrame({"age": [20 + i % 40 for i in range(800)], "says": [i % 2 for i in range(800)]})
+    anonymizer = SparkAnonymizer(Flash(Schema([Attribute("age")]), k=5), y="says", rows_per_fragment=100)
+    assert collected(anonymizer.fit_transform(written(spark, frame, tmp_path))).columns == ["age"]
+
+
+def test_csv_files_that_do_not_fit_are_refused_whatever_is_asked_of_them(spark, tmp_path):
+    schema = Schema([Attribute("age"), Attribute("town", kind="nominal"), Attribute("note", "other", "nominal")])
+    lines, folder = tmp_path / "lines.csv", tmp_path / "folder"
+    lines.write_text('age,town,note\n1,Graz,"a\nb"\n2,Linz,c\n')
+    folder.mkdir()
+    (folder / "a.csv").write_text("age,town,note\n1,Graz,x\n2,Linz,y\n")
+    (folder / "b.csv").write_text("age,note,town\n1,z,Graz\n2,z,Linz\n")
+    for place, words in ((lines, "more or fewer values than there are columns"), (folder, "different columns")):
+        with pytest.raises(Exception, match="CSV") as found:
+            # Only two of the columns are looked at.
+            check(read(spark, str(place)), schema)
+        assert words in str(told(found.value))
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("sessions_of_their_own")
 def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
@@ -285,6 +349,10 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
     assert evidence.checked.level("k") == 5
     with pytest.raises(ShoalError, match="cannot be started.*nowhere://x"):
         check_files(tmp_path / "in.csv", schema, master="nowhere://x")
+    own = start_session("local[2]", **QUIET)
+    assert check_files(out, schema, [KAnonymity(5)], **how).holds
+    assert own.range(3).count() == 3  # a session that was there before is not stopped
+    own.stop()
     (tmp_path / "broken.csv").write_text('town,note,age\nGraz,"a\nb",1\nLinz,c,2\n')
     with pytest.raises(DataError, match="more or fewer values than there are columns, 'Graz,\"a'.*line breaks"):
         anonymize_files(tmp_path / "broken.csv", schema, 1, tmp_path / "mended.csv", **how)

@@ -17,8 +17,10 @@ import polars as pl
 from shoal import files, frames
 from shoal._kernels import groups
 from shoal.engines import (
+    CODE,
     MOST_VALUES,
     ROWS,
+    VALUE,
     Crown,
     Engine,
     Fork,
@@ -27,6 +29,8 @@ from shoal.engines import (
     ends_of,
     require_few_values,
     rows_of_leaves,
+    values_of,
+    words_for_true,
     write_route,
 )
 from shoal.errors import DataError, ShoalError, reason
@@ -173,6 +177,7 @@ class DuckEngine(Engine[str]):
         guide: str | None = None,
     ) -> None:
         self._connection, self._memory = desk.connection, desk.memory
+        marks = files.as_marks(marks)
         self._files = files.parquet_files(source)
         listed = ", ".join(literal(str(file)) for file in self._files)
         self._from = f"read_parquet([{listed}], file_row_number = true, filename = true)"
@@ -180,11 +185,13 @@ class DuckEngine(Engine[str]):
         types = dict(zip(described["column_name"], described["column_type"], strict=True))
         self.names = list(types)
         self._guide = guide
+        self._members: dict[str, str] = {}
         self._values = {
             one.name: _value(named(one.name), types[one.name], marks) for one in schema if one.name in types
         }
         # Numbers and dates may be written as text; they are compared as what they are.
-        texts = [one.name for one in schema if compared and types.get(one.name) == "VARCHAR" and is_plain_number(one)]
+        looked_at = schema.quasi if compared else ()
+        texts = [one.name for one in looked_at if types.get(one.name) == "VARCHAR" and is_plain_number(one)]
         self._order = self._values | {name: self._as_number(name) for name in texts}
         self.words = SqlWords(self._order)
 
@@ -223,15 +230,15 @@ class DuckEngine(Engine[str]):
             f"LIMIT {MOST_VALUES + 1}"
         )
         require_few_values(name, found.height)
-        found = found.rename({"v": name})
-        return Seen(frames.open_frame(found)[name], found["n"].to_numpy())
+        return Seen(values_of(found, name), found["n"].to_numpy())
 
     def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
         """About so many rows, by a number that is drawn from where a row lies in its file."""
         share = min(1.0, n_rows / max(self.count(), 1))
         guide = [] if self._guide is None or self._guide in self._values else [named(self._guide)]
         kept = ", ".join([*(f"{value} AS {named(name)}" for name, value in self._values.items()), *guide])
-        drawn = f"hash(filename, file_row_number, {int(seed)}) < {int(share * (2**64 - 1))}"
+        # By the name alone: the same file is elsewhere the next time, as the copy of a CSV file always is.
+        drawn = f"hash(parse_filename(filename), file_row_number, {int(seed)}) < {int(share * (2**64 - 1))}"
         order = "filename, file_row_number"
         return frames.open_frame(self._ask(f"SELECT {kept} FROM {self._from} WHERE {drawn} ORDER BY {order}"))
 
@@ -253,8 +260,8 @@ class DuckEngine(Engine[str]):
             rows = self._ask(
                 f"SELECT {leaf} AS leaf, {self._values[name]} AS v, count(*) AS n FROM {self._from} "
                 f"WHERE {member} GROUP BY 1, 2"
-            ).rename({"v": name})
-            counted[name] = (rows["leaf"].to_numpy(), frames.open_frame(rows)[name], rows["n"].to_numpy())
+            )
+            counted[name] = (rows["leaf"].to_numpy(), values_of(rows, name), rows["n"].to_numpy())
         return LeafTally(*rows_of_leaves(found, crown.n_leaves), counted)
 
     def sort_out(self, cut: Fragmentation, folder: Path) -> None:
@@ -303,10 +310,10 @@ class DuckEngine(Engine[str]):
         member = "TRUE" if member_of is None else self._is_member(member_of)
         quasi = ", ".join(self._values[one.name] for one in schema.quasi)
         joined = "".join(
-            f" LEFT JOIN {named(f'codes of {name}')} d{j} ON {self._values[name]} IS NOT DISTINCT FROM d{j}.v"
+            f" LEFT JOIN {named(f'codes of {name}')} d{j} ON {self._values[name]} IS NOT DISTINCT FROM d{j}.{VALUE}"
             for j, name in enumerate(columns)
         )
-        listed = "".join(f", list(d{j}.c) FILTER ({member}) AS c{j}" for j in range(len(columns)))
+        listed = "".join(f", list(d{j}.{CODE}) FILTER ({member}) AS c{j}" for j in range(len(columns)))
         pieces = -(-self.count() * BYTES_A_CHECKED_ROW // self._memory)
         for piece in range(pieces):
             only = f"WHERE hash({quasi}) % {pieces} = {piece}" if pieces > 1 else ""
@@ -318,7 +325,10 @@ class DuckEngine(Engine[str]):
             yield Counts(found["m"].to_numpy(), found["n"].to_numpy(), tallies, columns)
 
     def _is_member(self, name: str) -> str:
-        return f"lower(trim(CAST({named(name)} AS VARCHAR))) IN ('true', 'yes', '1', '1.0')"
+        if name not in self._members:
+            words = ", ".join(map(literal, words_for_true(self, name)))
+            self._members[name] = f"({named(name)} IN ({words}))" if words else "FALSE"
+        return self._members[name]
 
     def _ask(self, query: str) -> pl.DataFrame:
         try:

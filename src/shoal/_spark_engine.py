@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from shoal import frames
+from shoal import files, frames
 from shoal.engines import (
     MOST_VALUES,
     ROWS,
@@ -21,6 +21,8 @@ from shoal.engines import (
     ends_of,
     require_few_values,
     rows_of_leaves,
+    values_of,
+    words_for_true,
     write_route,
 )
 from shoal.errors import DataError
@@ -85,11 +87,14 @@ class SparkEngine(Engine["Column"]):
 
     def __init__(self, table: DataFrame, schema: Schema, marks: Sequence[str] = (), *, compared: bool = True) -> None:
         self.table = table
+        marks = files.as_marks(marks)
         self._n_rows: int | None = None
+        self._members: dict[str, Column] = {}
         self.names = table.columns
         types = dict(table.dtypes)
         self.values = {one.name: _value(one.name, types[one.name], marks) for one in schema if one.name in types}
-        texts = [one.name for one in schema if compared and types.get(one.name) == "string" and is_plain_number(one)]
+        looked_at = schema.quasi if compared else ()
+        texts = [one.name for one in looked_at if types.get(one.name) == "string" and is_plain_number(one)]
         self._order = self.values | self._as_numbers(texts)
         self.words = SparkWords(self._order)
 
@@ -124,6 +129,12 @@ class SparkEngine(Engine["Column"]):
             self._n_rows = int(self.table.count())
         return self._n_rows
 
+    def is_member(self, name: str) -> Column:
+        """Whether a row is released, as a Boolean column says."""
+        if name not in self._members:
+            self._members[name] = quoted_column(name).isin(words_for_true(self, name))
+        return self._members[name]
+
     def ends(self, names: Sequence[str]) -> dict[str, Seen]:
         """The lowest and the highest value of columns, and the missing one if there is such."""
         from pyspark.sql import functions as sf
@@ -137,10 +148,13 @@ class SparkEngine(Engine["Column"]):
 
     def distinct(self, name: str, member_of: str | None = None) -> Seen:
         """The values of a column, among all rows or those that a Boolean column marks."""
-        rows = self.table if member_of is None else self.table.filter(is_member(member_of))
-        found = collect(rows.groupBy(self.values[name].alias(name)).count().limit(MOST_VALUES + 1))
+        from pyspark.sql import functions as sf
+
+        rows = self.table if member_of is None else self.table.filter(self.is_member(member_of))
+        counted = rows.groupBy(self.values[name].alias("v")).agg(sf.count("*").alias("n"))
+        found = collect(counted.limit(MOST_VALUES + 1))
         require_few_values(name, found.height)
-        return Seen(frames.open_frame(found)[name], found["count"].to_numpy())
+        return Seen(values_of(found, name), found["n"].to_numpy())
 
     def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
         """About so many rows, drawn at random."""
@@ -163,12 +177,13 @@ class SparkEngine(Engine["Column"]):
         from pyspark.sql import functions as sf
 
         leaf = write_route(crown, self.words, range(crown.n_leaves)).alias("leaf")
-        member = sf.lit(True) if member_of is None else is_member(member_of)
+        member = sf.lit(True) if member_of is None else self.is_member(member_of)
         found = collect(self.table.groupBy(leaf).agg(sf.count("*").alias("n"), sf.count_if(member).alias("m")))
         counted = {}
         for name in sensitive:
-            rows = collect(self.table.filter(member).groupBy(leaf, self.values[name].alias(name)).count())
-            counted[name] = (rows["leaf"].to_numpy(), frames.open_frame(rows)[name], rows["count"].to_numpy())
+            groups = self.table.filter(member).groupBy(leaf, self.values[name].alias("v"))
+            rows = collect(groups.agg(sf.count("*").alias("n")))
+            counted[name] = (rows["leaf"].to_numpy(), values_of(rows, name), rows["n"].to_numpy())
         return LeafTally(*rows_of_leaves(found, crown.n_leaves), counted)
 
 
@@ -189,13 +204,6 @@ def collect(table: DataFrame) -> pl.DataFrame:
     found = pl.from_arrow(table.toArrow())
     assert isinstance(found, pl.DataFrame)
     return found
-
-
-def is_member(name: str) -> Column:
-    """Whether a row is released, as a Boolean column says."""
-    from pyspark.sql import functions as sf
-
-    return sf.lower(sf.trim(quoted_column(name).cast("string"))).isin("true", "yes", "1", "1.0")
 
 
 def quoted_column(name: str) -> Column:

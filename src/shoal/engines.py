@@ -17,14 +17,18 @@ import polars as pl
 
 from shoal import frames
 from shoal.errors import DataError
+from shoal.guards import no_membership, truth_of
 from shoal.schema import Attribute, Schema
 from shoal.table import Column, Missing, encode_column
 from shoal.whole import Seen, Whole, is_plain_number
 
 MOST_VALUES = 1_000_000
 """Distinct values of a column that is no plain number."""
+NO_ROWS = "The table has no rows: there is nothing to release or to check."
 ROWS = "__shoal_rows"
 """Name of the column that says how many rows a different row stands for."""
+VALUE, CODE = "__shoal_value", "__shoal_code"
+"""Names of columns that say which code a value has."""
 Expression = TypeVar("Expression")
 
 
@@ -138,11 +142,22 @@ class Engine(ABC, Generic[Expression]):
 
 def look_at(engine: Engine[Any], schema: Schema, member_of: str | None, missing: Missing) -> Whole:
     """Find out what every part must know of the whole table."""
+    if engine.count() == 0:
+        raise DataError(NO_ROWS)
+    if member_of is not None:
+        words_for_true(engine, member_of)
     plain = [one.name for one in schema.quasi if is_plain_number(one)]
     seen = engine.ends(plain) if plain else {}
     seen |= {one.name: engine.distinct(one.name) for one in schema.quasi if one.name not in seen}
     seen |= {one.name: engine.distinct(one.name, member_of) for one in schema.sensitive}
-    return Whole.of(schema, seen, engine.count(), missing)
+    return Whole.of(schema, seen, engine.count(), missing, member_of)
+
+
+def words_for_true(engine: Engine[Any], member_of: str) -> list[Any]:
+    """The values by which a column says that a row is released; one that says neither true nor false is refused."""
+    if member_of not in engine.names:
+        raise no_membership(member_of, engine.names)
+    return [value for value in engine.distinct(member_of).values.to_list() if truth_of(value, member_of)]
 
 
 def ends_of(found: pl.DataFrame, names: Sequence[str]) -> dict[str, Seen]:
@@ -159,6 +174,11 @@ def ends_of(found: pl.DataFrame, names: Sequence[str]) -> dict[str, Seen]:
     return seen
 
 
+def values_of(found: pl.DataFrame, name: str) -> nw.Series[Any]:
+    """Values that an engine was asked for as ``v``, by the name of their column, which may be any."""
+    return frames.open_frame(found["v"].alias(name).to_frame())[name]
+
+
 def rows_of_leaves(found: pl.DataFrame, n_leaves: int) -> tuple[np.ndarray, np.ndarray]:
     """What an engine counted: of each ``leaf``, ``n`` rows, of which ``m`` are released."""
     leaves = found["leaf"].to_numpy()
@@ -167,10 +187,10 @@ def rows_of_leaves(found: pl.DataFrame, n_leaves: int) -> tuple[np.ndarray, np.n
 
 
 def code_values(seen: Seen, attribute: Attribute) -> tuple[Column, pl.DataFrame]:
-    """A column without rows that knows how frequent each of its values is, and the code ``c`` of each value ``v``."""
+    """A column without rows that knows how frequent each of its values is, and the ``CODE`` of each ``VALUE``."""
     column = encode_column(seen.values, attribute, weights=seen.rows)
     rows = np.bincount(column.codes, seen.rows, column.n_values)
-    codes = pl.DataFrame({"v": seen.values.to_native(), "c": column.codes.astype(np.int32)})
+    codes = pl.DataFrame({VALUE: seen.values.to_native(), CODE: column.codes.astype(np.int32)})
     return replace(column, codes=column.codes[:0], shares=rows / max(rows.sum(), 1)), codes
 
 

@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class ShoalError(ValueError):
@@ -33,11 +35,18 @@ def reason(error: Exception) -> str:
     return (str(error).strip().split("\n", 1)[0] or type(error).__name__).rstrip(".")
 
 
-def survive_broken_pipes() -> None:
+@contextmanager
+def surviving_broken_pipes() -> Iterator[None]:
     """Let whoever does not read on be an error where it happens, and not the end of this process.
 
     The command line ends silently if nobody reads what it prints; what talks to others, such as browsers or Java, must
     outlive them.
     """
-    if hasattr(signal, "SIGPIPE") and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if not hasattr(signal, "SIGPIPE") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)

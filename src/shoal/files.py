@@ -56,7 +56,7 @@ def read_table(
         ("007" stays text). With ``typed=False`` every column is text, so that it can be written again unchanged.
     """
     path = Path(path)
-    missing_marks = [missing_marks] if isinstance(missing_marks, str) else missing_marks
+    missing_marks = as_marks(missing_marks)
     if _kind_to_read(path) == "parquet":
         frame = _read_parquet(path, columns)
     else:
@@ -161,6 +161,11 @@ def read_in_batches(source: Path, rows: int = 200_000) -> Iterator[polars.DataFr
             yield found
 
 
+def as_marks(marks: Sequence[str]) -> list[str]:
+    """Marks for missing values; a text is one of them, not its letters."""
+    return [marks] if isinstance(marks, str) else list(marks)
+
+
 def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequence[str]) -> polars.DataFrame:
     """Take the marks for missing values, in these columns only; others keep them as they are."""
     import polars as pl
@@ -168,7 +173,7 @@ def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequenc
     texts = [name for name in columns if frame.schema.get(name) in (pl.String, pl.Categorical, pl.Enum)]
     if not marks or not texts:
         return frame
-    marked = pl.col(texts).cast(pl.String).is_in(list(marks))
+    marked = pl.col(texts).cast(pl.String).is_in(as_marks(marks))
     return frame.with_columns(pl.when(~marked).then(pl.col(texts)))
 
 
@@ -292,34 +297,59 @@ def _read_csv(
 
     names, separator = _csv_header(path, separator)
     _require_columns(path, columns, names)
-    try:
-        scan = pl.scan_csv(
-            path,
-            separator=separator,
-            infer_schema=False,
-            null_values=list(missing_marks) or None,
-            try_parse_dates=False,
-        )
+    with _readable_csv(path, separator, len(names)):
+        scan = _scan_csv(path, separator, missing_marks)
         frame = (scan.select(list(columns)) if columns is not None else scan).collect(engine="streaming")
+    if not frame.width:
+        return frame
+    last = max(frame.columns, key=names.index)
+    blank = _no_people(path, separator, len(names), frame.height, frame[last].null_count())
+    return frame.filter(~pl.int_range(pl.len()).is_in(blank)) if blank else frame
+
+
+def copy_csv(path: Path, copy: Path, separator: str) -> None:
+    """Copy a CSV file, which may be larger than memory, into a Parquet file whose columns are texts."""
+    import polars as pl
+
+    names, separator = _csv_header(path, separator)
+    with _readable_csv(path, separator, len(names)):
+        scan = _scan_csv(path, separator)
+        scan.sink_parquet(copy, compression="lz4")
+    found = pl.scan_parquet(copy).select(n=pl.len(), missing=pl.nth(-1).null_count()).collect()
+    blank = _no_people(path, separator, len(names), found["n"][0], found["missing"][0])
+    if blank:
+        kept = scan.with_row_index("__shoal_line").filter(~pl.col("__shoal_line").is_in(blank)).drop("__shoal_line")
+        kept.sink_parquet(copy, compression="lz4")
+
+
+def _scan_csv(path: Path, separator: str, missing_marks: Sequence[str] = ()) -> polars.LazyFrame:
+    import polars as pl
+
+    marks = list(missing_marks) or None
+    return pl.scan_csv(path, separator=separator, infer_schema=False, null_values=marks, try_parse_dates=False)
+
+
+@contextmanager
+def _readable_csv(path: Path, separator: str, width: int) -> Iterator[None]:
+    import polars as pl
+
+    try:
+        yield
     except (pl.exceptions.PolarsError, OSError) as error:
-        _blank_rows(path, separator, len(names))  # names the line, where it is one of the wrong length
+        _blank_rows(path, separator, width)  # names the line, where it is one of the wrong length
         raise DataError(
             f"{str(path)!r} is not a readable CSV file ({_first_line(error)}): mend it, or name its separator."
         ) from None
-    return _without_blank_rows(frame, path, separator, names)
 
 
-def _without_blank_rows(frame: polars.DataFrame, path: Path, separator: str, names: list[str]) -> polars.DataFrame:
-    """Leave out empty lines, and refuse lines with too few fields: polars fills both with missing values."""
-    import polars as pl
+def _no_people(path: Path, separator: str, width: int, n_rows: int, n_missing: int) -> list[int]:
+    """Rows that are empty lines; lines with too few fields are refused: polars fills both with missing values.
 
-    if len(names) == 1 or not frame.width:
-        return frame
-    last = max(frame.columns, key=names.index)
-    if frame[last].null_count() == 0 or _evenly_separated(path, separator, frame.height * (len(names) - 1)):
-        return frame
-    blank = _blank_rows(path, separator, len(names))
-    return frame.filter(~pl.int_range(pl.len()).is_in(blank)) if blank else frame
+    ``n_missing`` is how many rows have no value in the last column.
+    """
+    if width == 1 or n_missing == 0 or _evenly_separated(path, separator, n_rows * (width - 1)):
+        return []
+    return _blank_rows(path, separator, width)
 
 
 def _evenly_separated(path: Path, separator: str, expected: int) -> bool:
@@ -376,6 +406,8 @@ def _csv_header(path: Path, separator: str | None) -> tuple[list[str], str]:
     line = line.rstrip("\r\n")
     if not line.strip():
         raise DataError(f"{str(path)!r} is empty: a header line and at least one row are needed.")
+    if line.count('"') % 2:
+        raise DataError(f"{str(path)!r} has a line break in the name of a column: name it without one.")
     if separator is None:
         separator = find_separator(line)
     names = next(csv.reader([line], delimiter=separator))

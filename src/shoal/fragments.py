@@ -21,7 +21,6 @@ from sklearn.base import clone
 
 from shoal import frames
 from shoal.anonymizers import Anonymizer
-from shoal.anonymizers.mondrian import Mondrian
 from shoal.engines import Crown, Engine, Fork, LeafTally, look_at
 from shoal.errors import GuaranteeError
 from shoal.guards import membership
@@ -34,7 +33,7 @@ SAMPLED_A_FRAGMENT = 500
 """Rows that the sample has of a fragment, about; their number is then right to a tenth."""
 LEAST_SAMPLE, MOST_SAMPLE = 50_000, 2_000_000
 SMALL = 4
-"""A fragment that has less than this part of the rows it may have is merged with its neighbours."""
+"""A fragment that has less than one row in so many of those it may have is merged with its smaller neighbour."""
 LOOKED_AT = 50_000
 """Rows of the sample that are grouped to see where groups lie."""
 
@@ -52,6 +51,8 @@ class Fragmentation(NamedTuple):
     """Leaves of the same number are one fragment."""
     rows: np.ndarray
     """Rows of each fragment, whether they are released or not."""
+    released: np.ndarray
+    """Those of them that are."""
     whole: Whole
     n_rows: int
     n_alike: int
@@ -85,7 +86,8 @@ def fragment(
         tally = engine.tally(crown, names, membership(constraints))
         kept = merge_leaves(crown, tally, whole, constraints, rows_per_fragment // SMALL)
         if len(kept.fallen) == 0:
-            return Fragmentation(method, crown, kept.fragment, kept.rows, whole, n_rows, len(crown.alike))
+            counts = (kept.rows, kept.released)
+            return Fragmentation(method, crown, kept.fragment, *counts, whole, n_rows, len(crown.alike))
         # Rows that are alike and break a constraint among themselves go with their neighbours.
         fallen = set(kept.fallen.tolist())
         crown = crown._replace(alike=[one for i, one in enumerate(crown.alike) if i not in fallen])
@@ -100,17 +102,15 @@ def grow_crown(method: Anonymizer, sample: nw.DataFrame[Any], whole: Whole, smal
     halving = method._cuts_between_parts(table)
     if halving is not None:
         return grow_forks(table, smallest, halving)
-    guided = method._cuts_coarsely(smallest)
-    if guided is None and not isinstance(method, Mondrian):
+    coarse = method._cuts_coarsely(smallest)
+    if coarse is None:
         return cut_between_groups(method, sample, whole, smallest)
-    coarse = Mondrian(method.schema, smallest, recoding="interval") if guided is None else guided
     coarse._whole = whole
-    learned = y if guided is not None else None
     try:
-        coarse.fit(sample.to_native(), learned)
+        coarse.fit(sample.to_native(), y)
     except GuaranteeError:
         # A sample may fall short where the table does not; what fragments have is counted in all rows.
-        coarse.set_params(constraints=()).fit(sample.to_native(), learned)
+        coarse.set_params(constraints=()).fit(sample.to_native(), y)
     cuts = coarse._cuts_in_use()
     by_attribute = [coarse._codes_left(j) for j in range(len(coarse._columns))]
     tests: list[Fork | None] = []
@@ -125,14 +125,16 @@ def cut_between_groups(method: Anonymizer, sample: nw.DataFrame[Any], whole: Who
     On a million rows of a census in eight parts, Mondrian's cuts let SaNGreeA lose 8 % more than on all rows at once,
     because they cut through ages, which it does not care for.
     """
-    some = sample[:LOOKED_AT]
+    # Rows of a sample may be in the order of the table, so that the first ones are no sample of it.
+    some = frames.take_rows(sample, np.linspace(0, len(sample) - 1, min(len(sample), LOOKED_AT)).astype(np.int64))
     smallest = max(math.ceil(smallest * len(some) / len(sample)), 1)
     looking = clone(method)
     looking._whole = whole
     try:
         _, table = looking.anonymize_frame(some.to_native())
     except GuaranteeError:
-        _, table = looking.set_params(constraints=()).anonymize_frame(some.to_native())
+        looking.set_params(k=min(method.k, len(some)), constraints=())
+        _, table = looking.anonymize_frame(some.to_native())
     codes = np.column_stack([column.codes for column in table.quasi]).astype(np.int64)
 
     def cut(rows: np.ndarray) -> Cut | None:
@@ -235,8 +237,9 @@ class Kept(NamedTuple):
 
     fragment: np.ndarray
     rows: np.ndarray
+    released: np.ndarray
     fallen: np.ndarray
-    """Rows alike that do not keep every constraint by themselves, by number."""
+    """Rows alike that do not keep every constraint by themselves, or of which there are none, by number."""
 
 
 def merge_leaves(
@@ -250,7 +253,7 @@ def merge_leaves(
     apart = np.arange(crown.n_leaves)
     _require_whole_table(_count(np.zeros_like(apart), tally, whole), constraints)
     good = _fulfilled(_count(apart, tally, whole), constraints)
-    fallen = np.flatnonzero(~good[n_tree:] & (tally.population[n_tree:] > 0))
+    fallen = np.flatnonzero(~good[n_tree:] | (tally.population[n_tree:] == 0))
     # Bounds between leaves that lie side by side, the deeper the nearer.
     depth = _depths_between(crown)
     fragment = np.arange(n_tree)
@@ -259,7 +262,8 @@ def merge_leaves(
         labels = np.concatenate([fragment, fragment.max(initial=-1) + 1 + np.arange(n_alike)])
         counts = _count(labels, tally, whole)
         n = int(fragment.max(initial=-1)) + 1
-        bad = np.flatnonzero(~_fulfilled(counts, constraints)[:n] | (counts.population[:n] == 0))
+        # A fragment without a row that is released breaks nothing, but nothing can be released of it either.
+        bad = np.flatnonzero(~_fulfilled(counts, constraints)[:n] | (counts.sizes[:n] == 0))
         if n <= 1 or len(bad) == 0:
             break
         fragment = _merge_once(fragment, depth, bad)
@@ -270,7 +274,8 @@ def merge_leaves(
         labels = _merge_small(counts.population[:n], fewest)[fragment]
         n = int(labels.max()) + 1
         labels = np.concatenate([labels, n + np.arange(n_alike)])
-    return Kept(labels, np.bincount(labels, tally.population, n + n_alike).astype(np.int64), fallen)
+    rows, released = (np.bincount(labels, one, n + n_alike).astype(np.int64) for one in (tally.population, tally.rows))
+    return Kept(labels, rows, released, fallen)
 
 
 def _merge_once(fragment: np.ndarray, depth: np.ndarray, bad: np.ndarray) -> np.ndarray:

@@ -80,11 +80,16 @@ def membership(constraints: Iterable[PrivacyModel]) -> str | None:
 def released_rows(table: Table, attribute: str) -> NDArray[np.uint8]:
     """Return 1 for every row that the Boolean column marks as released, else 0."""
     if attribute not in table.columns:
-        there = ", ".join(repr(name) for name in table.columns)
-        raise SchemaError(f"The column of released rows {attribute!r} is not in the table: it has {there}.")
+        raise no_membership(attribute, table.columns)
     column = table.columns[attribute]
     truth = np.array([truth_of(value, attribute) for value in column.values], dtype=np.uint8)
     return truth[column.codes]
+
+
+def no_membership(attribute: str, names: Iterable[str]) -> SchemaError:
+    """What to say where the column of released rows is missing."""
+    there = ", ".join(repr(name) for name in names)
+    return SchemaError(f"The column of released rows {attribute!r} is not in the table: it has {there}.")
 
 
 def truth_of(value: object, attribute: str) -> bool:

@@ -19,10 +19,11 @@ from shoal import files, frames
 from shoal._duck_engine import CHANGED, FRAGMENT, NUMBERED, ROW, Budget, Desk, DuckEngine, connected
 from shoal.anonymizers import Anonymizer
 from shoal.counted import Counted, fit_to_counts
-from shoal.errors import DataError, reason
+from shoal.engines import NO_ROWS
+from shoal.errors import DataError
 from shoal.fragments import Fragmentation, fragment
 from shoal.guards import membership, truth_of
-from shoal.parts import Part, add_losses, as_written, column_reader, part_alike, release_part, seed_of
+from shoal.parts import Part, add_losses, as_written, column_reader, left_out, part_alike, release_part, seed_of
 from shoal.privacy import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
 from shoal.release import Checked, Evidence, Judge, make_anonymizer, parameters_of, require_checkable, require_levels
 from shoal.schema import Schema, require_schema
@@ -95,7 +96,7 @@ def anonymize_file(
             found if found is not None and source.suffix == out.suffix else "\t" if out.suffix == ".tsv" else ","
         )
         engine = DuckEngine(desk, table, schema, missing_marks, guide=y)
-        require_same_columns([name for name in engine.names if name != y or name in schema], schema)
+        require_same_columns([name for name in engine.names if name not in left_out(y, schema)], schema)
         fitting = rows_per_fragment or max(int(budget.memory / (BYTES_A_CELL * len(engine.names))), 10 * k)
         released, cut_into, findings = _plan(engine, anonymizer, table, fitting, missing_marks, folder, y)
         asked, member_of = (KAnonymity(k), *check_constraints(constraints)), membership(constraints)
@@ -128,7 +129,7 @@ def _plan(
     looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
     counted = fit_to_counts(engine, method, fitting) if method._wants_counts and engine.count() > fitting else None
     if counted is not None:
-        return _release_rows(counted, table, marks, looked_at), {}, counted.fitted.findings()
+        return _release_rows(counted, table, marks, looked_at, y), {}, counted.fitted.findings()
     cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), column_reader(y))
     engine.sort_out(cut, folder / "fragments")
     return _release_fragments(cut, folder / "fragments", marks, looked_at, y), {"fragments": len(cut.rows)}, {}
@@ -146,13 +147,7 @@ def _as_parquet(source: Path, folder: Path, separator: str | None) -> tuple[Path
 
 def _copy_of_csv(source: Path, folder: Path, separator: str) -> Path:
     copy = folder / f"{source.name}.parquet"
-    try:
-        scan = pl.scan_csv(source, separator=separator, infer_schema=False, try_parse_dates=False)
-        scan.sink_parquet(copy, compression="lz4")
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(
-            f"{str(source)!r} is not a readable CSV file ({reason(error)}): mend it, or name its separator."
-        ) from None
+    files.copy_csv(source, copy, separator)
     return copy
 
 
@@ -163,10 +158,13 @@ class Released(NamedTuple):
     part: Part | None
 
 
-def _release_rows(counted: Counted, table: Path, marks: Sequence[str], looked_at: Sequence[str]) -> Iterator[Released]:
+def _release_rows(
+    counted: Counted, table: Path, marks: Sequence[str], looked_at: Sequence[str], y: str | None
+) -> Iterator[Released]:
     """All rows in their order, put into groups that are known."""
     n_rows = 0
-    for raw in files.read_in_batches(table):
+    for batch in files.read_in_batches(table):
+        raw = batch.drop(left_out(y, counted.schema))
         released = counted.release(files.mark_missing(raw, marks, looked_at))
         n_rows += raw.height
         yield Released(as_written(released, raw, counted.fitted), None)
@@ -181,24 +179,31 @@ def _release_fragments(
     """The rows of one fragment after the other."""
     method, schema = cut.method, cut.method.schema
     assert schema is not None
-    hidden, member_of = [one.name for one in schema.identifiers], membership(method.constraints)
-    left_out, read_guide = [y] if y is not None and y not in schema else [], column_reader(y)
+    hidden = [one.name for one in schema.identifiers]
+    guides, read_guide = left_out(y, schema), column_reader(y)
     first_alike = len(cut.rows) - cut.n_alike
     for number, raw in _ahead(_read_fragments(cut.rows[:first_alike], folder)):
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
-        raw = raw.drop(left_out)
+        raw = raw.drop(guides)
         # What is written is checked as a whole.
         part = release_part(
             method, files.mark_missing(raw, marks, looked_at), cut.whole, guide, number, checked_later=True
         )
-        yield Released(as_written(part.frame, raw, method), part._replace(frame=None))
+        yield Released(as_written(part.frame, raw, method, cut.whole.dates), part._replace(frame=None))
+    quasi = [one.name for one in schema.quasi]
     for number in range(first_alike, len(cut.rows)):
-        n_released = 0
+        first, n_rows = None, 0
         for batch in files.read_in_batches(_place_of(number, folder)):
-            raw = batch.drop(ROW, NUMBERED, *left_out)
-            n_released += raw.height if member_of is None else _of_members(raw, member_of).height
-            yield Released(as_written(raw.drop(hidden), raw, method), None)
-        yield Released(None, part_alike(schema, n_released))
+            _require_numbered(batch)
+            raw = batch.drop(ROW, NUMBERED, *guides)
+            # Rows that mean the same may be written in several ways, such as 40 and 40.0: they get that of the first.
+            first = files.mark_missing(raw[:1], marks, quasi) if first is None else first
+            raw = raw.with_columns(first[name].new_from_index(0, raw.height) for name in quasi)
+            n_rows += raw.height
+            yield Released(as_written(raw.drop(hidden), raw, method, cut.whole.dates), None)
+        if n_rows != cut.rows[number]:
+            raise DataError(CHANGED)
+        yield Released(None, part_alike(schema, int(cut.released[number])))
 
 
 def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -206,10 +211,16 @@ def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.Da
         if n_rows == 0:
             continue
         raw = pl.read_parquet(_place_of(number, folder) / "*.parquet", hive_partitioning=False)
-        # A row that got the number of another one would be in a fragment where it does not belong.
-        if raw.height != n_rows or not (raw[ROW] == raw[NUMBERED]).all():
+        _require_numbered(raw)
+        if raw.height != n_rows:
             raise DataError(CHANGED)
         yield number, raw.drop(ROW, NUMBERED)
+
+
+def _require_numbered(raw: pl.DataFrame) -> None:
+    """A row that got the number of another one would be in a fragment where it does not belong."""
+    if not (raw[ROW] == raw[NUMBERED]).all():
+        raise DataError(CHANGED)
 
 
 def _place_of(fragment: int, folder: Path) -> Path:
@@ -288,6 +299,8 @@ def _check(
     engine = DuckEngine(desk, table, schema, marks, compared=False)
     require_checkable(engine.names, schema)
     judge = Judge(schema, constraints, engine.names, threshold=threshold)
+    if engine.count() == 0:
+        raise DataError(NO_ROWS)
     for counts in engine.count_groups(schema, membership(constraints)):
         judge.look_at(counts)
     return judge.result()

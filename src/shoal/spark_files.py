@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from shoal._spark_engine import is_member, quoted_column
-from shoal.errors import DataError, GuaranteeError, ShoalError, reason, survive_broken_pipes
+from shoal._spark_engine import SparkEngine, quoted_column
+from shoal.errors import DataError, GuaranteeError, ShoalError, reason, surviving_broken_pipes
 from shoal.files import find_separator
 from shoal.guards import membership
 from shoal.privacy import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
 from shoal.release import Checked, Evidence, make_anonymizer, parameters_of, require_levels
 from shoal.schema import Schema, require_schema
-from shoal.spark import ROWS_PER_FRAGMENT, SparkAnonymizer, check, start_session
+from shoal.spark import ROWS_PER_FRAGMENT, SparkAnonymizer, check, has_session, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,14 +98,16 @@ def anonymize_files(
                 written = _read_written(session, everyone, out, separator)
                 checked = require_levels(check(written, schema, asked), method)
                 if member_of is not None:
-                    handed_out = written.filter(is_member(member_of)).drop(member_of)
+                    is_member = SparkEngine(written, schema, compared=False).is_member(member_of)
+                    handed_out = written.filter(is_member).drop(member_of)
                     _write(handed_out, place, out, separator)
                     rest = [one for one in asked if not isinstance(one, (KMap, DeltaPresence))]
                     require_levels(check(_read_written(session, place, out, separator), schema, rest), method)
-        loss = released.loss()
+            # Before the release gets its name: what goes wrong here leaves nothing behind.
+            loss, suppressed = released.loss(), released.suppressed()
     parameters = parameters_of(anonymizer, constraints)
     parameters |= {"engine": "spark", "fragments": len(released.fragments_)}
-    return Evidence(schema, method, checked, loss, released.suppressed(), parameters)
+    return Evidence(schema, method, checked, loss, suppressed, parameters)
 
 
 def check_files(
@@ -132,8 +134,10 @@ def read(session: SparkSession, source: str, separator: str | None = None) -> Da
     try:
         if kind == "csv":
             separator = separator or _found_separator(session, source)
-            # What does not fit into the columns would else be cut off or filled up without a word.
-            return session.read.csv(source, header=True, sep=separator, escape='"', mode="FAILFAST")
+            # What does not fit into the columns would else be cut off or filled up without a word, also where only
+            # some columns are asked for; and the columns of each file would be taken for those of the first.
+            strict = session.read.option("columnPruning", False)
+            return strict.csv(source, header=True, sep=separator, escape='"', mode="FAILFAST", enforceSchema=False)
         if kind == "delta":
             return _read_delta(session, source)
         return session.read.parquet(source)
@@ -223,7 +227,8 @@ def _write(table: DataFrame, place: str, out: str, separator: str | None) -> Non
 
 def _read_written(session: SparkSession, place: str, out: str, separator: str | None) -> DataFrame:
     if out.endswith(CSV_ENDINGS):
-        # Values may have line breaks that came from elsewhere; the files are no larger than a fragment.
+        # Values may have line breaks that came from elsewhere. A file is read by one worker then: it has a fragment,
+        # or what a worker had of the table.
         return session.read.csv(place, header=True, sep=_separator_of(out, separator), escape='"', multiLine=True)
     return session.read.parquet(place)
 
@@ -238,29 +243,46 @@ def _separator_of(out: str, separator: str | None) -> str:
 @contextmanager
 def _session(master: str | None, memory: int | None) -> Iterator[SparkSession]:
     """A session that is stopped in the end; what goes wrong there is told in one sentence."""
-    survive_broken_pipes()
     settings = {} if memory is None else {"spark.driver.memory": f"{max(memory // 2**21, 512)}m"}
-    with tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log:
-        try:
-            with _speaking_into(log.fileno()):
-                session = start_session(master, **settings)
-        except ShoalError:
-            raise
-        except Exception as error:  # Spark has many
-            raise ShoalError(
-                f"Spark cannot be started ({reason(error)}): check where it is to run, {master!r}; see {log.name}."
-            ) from None
+    with (
+        surviving_broken_pipes(),
+        tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log,
+        _removed_unless_named(log.name),
+    ):
+        session, is_own = _started(master, settings, log)
         try:
             yield session
         except Exception as error:  # Spark has many
             known = error if isinstance(error, ShoalError) else told(error)
-            if known is None:
-                raise DataError(f"Spark has failed ({reason(error)}): see {log.name}.") from None
-            Path(log.name).unlink()
-            raise known from None
+            raise known or DataError(f"Spark has failed ({reason(error)}): see {log.name}.") from None
         finally:
-            session.stop()
-    Path(log.name).unlink()
+            if is_own:
+                session.stop()
+
+
+def _started(master: str | None, settings: dict[str, str], log: Any) -> tuple[SparkSession, bool]:
+    """A session, and whether it was started here."""
+    is_own = not has_session()
+    try:
+        with _speaking_into(log.fileno()):
+            return start_session(master, **settings), is_own
+    except ShoalError:
+        raise
+    except Exception as error:  # Spark has many
+        where = "how it is set up" if master is None else f"where it is to run, {master!r}"
+        raise ShoalError(f"Spark cannot be started ({reason(error)}): check {where}; see {log.name}.") from None
+
+
+@contextmanager
+def _removed_unless_named(log: str) -> Iterator[None]:
+    """Remove a log in the end, unless what went wrong sends people there."""
+    try:
+        yield
+    except Exception as error:
+        if log not in str(error):
+            Path(log).unlink()
+        raise
+    Path(log).unlink()
 
 
 @contextmanager
@@ -285,7 +307,9 @@ def told(error: Exception) -> ShoalError | None:
 
 
 def _told_of_line(message: str) -> ShoalError | None:
-    """What Spark says of a line of a CSV file that does not fit."""
+    """What Spark says of a CSV file, or a line of it, that does not fit."""
+    if "CSV header does not conform to the schema" in message:
+        return DataError("The CSV files have different columns, or the same in another order: make them alike.")
     found = re.search(r"Malformed CSV record: (.*?)(?: SQLSTATE|\n)", message)
     if found is None:
         return None

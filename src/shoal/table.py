@@ -119,8 +119,7 @@ def encode(frame: Any, schema: Schema, *, missing: Missing = "value", extra: Ite
     opened = frames.open_frame(frame)
     frames.require_rows(opened)
     require_same_columns(opened.columns, schema)
-    if not schema.quasi:
-        raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
+    require_quasi(schema)
     named = set(extra)
     wanted = [a.name for a in schema if a.role in ("quasi", "sensitive") or a.name in named]
     encoded = frames.in_threads(lambda name: encode_column(opened[name], schema[name], missing), wanted, len(opened))
@@ -147,6 +146,12 @@ def take_rows(table: Table, rows: np.ndarray) -> Table:
     """Some rows of a table, in the same vocabulary."""
     columns = {name: replace(column, codes=column.codes[rows]) for name, column in table.columns.items()}
     return Table(columns, table.schema, len(rows), None if table.weights is None else table.weights[rows])
+
+
+def require_quasi(schema: Schema) -> None:
+    """Refuse a schema by which nobody could be found."""
+    if not schema.quasi:
+        raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
 
 
 def encode_like(series: nw.Series[Any], fitted: Column, *, unseen: Literal["error", "last"] = "error") -> np.ndarray:

@@ -16,9 +16,10 @@ import numpy as np
 
 from shoal import frames
 from shoal.errors import DataError
+from shoal.guards import truth_of
 from shoal.notation import as_objects
 from shoal.schema import Attribute, Schema
-from shoal.table import Column, Missing, Table, encode_column, encode_like, require_same_columns
+from shoal.table import Column, Missing, Table, encode_column, encode_like, require_quasi, require_same_columns
 from shoal.vocabulary import between_ends
 
 
@@ -38,20 +39,42 @@ class Whole(NamedTuple):
     sensitive: dict[str, Column]
     """Vocabularies without rows; of a plain number only the ends."""
     n_rows: int
+    member_of: str | None = None
+    """The column that says which rows are released, where some are not: only of these sensitive values are known."""
 
     @classmethod
-    def of(cls, schema: Schema, seen: Mapping[str, Seen], n_rows: int, missing: Missing = "value") -> Whole:
+    def of(
+        cls,
+        schema: Schema,
+        seen: Mapping[str, Seen],
+        n_rows: int,
+        missing: Missing = "value",
+        member_of: str | None = None,
+    ) -> Whole:
         """Put together what there is in each quasi-identifier and sensitive attribute."""
         quasi = {one.name: _known(one, seen[one.name], missing) for one in schema.quasi}
         sensitive = {one.name: _known(one, seen[one.name], missing) for one in schema.sensitive}
-        return cls(quasi, sensitive, n_rows)
+        return cls(quasi, sensitive, n_rows, member_of)
+
+    @property
+    def dates(self) -> set[str]:
+        """Quasi-identifiers that are dates, in whatever way these are written."""
+        return {name for name, column in self.quasi.items() if column.content == "date"}
 
     def encode(self, frame: nw.DataFrame[Any], schema: Schema, extra: Iterable[str] = ()) -> Table:
         """Encode some rows as part of the whole table."""
+        require_quasi(schema)
         require_same_columns(frame.columns, schema)
         known = self.quasi | self.sensitive
 
+        members = None if self.member_of is None else _members_of(frame, self.member_of)
+
         def encoded(name: str) -> Column:
+            if members is not None and name in self.sensitive:
+                # What others have is counted nowhere, and may be anything.
+                codes = np.zeros(len(frame), np.int64)
+                codes[members] = encode_like(frames.take(frame[name], np.flatnonzero(members)), known[name])
+                return replace(known[name], codes=codes.astype(frames.smallest_unsigned(max(known[name].n_values, 1))))
             if name in known:
                 return _encode_part(frame[name], known[name])
             return encode_column(frame[name], schema[name])
@@ -59,6 +82,14 @@ class Whole(NamedTuple):
         names = [*known, *(name for name in extra if name not in known)]
         columns = frames.in_threads(encoded, names, len(frame))
         return Table(dict(zip(names, columns, strict=True)), schema, len(frame))
+
+
+def _members_of(frame: nw.DataFrame[Any], member_of: str) -> np.ndarray:
+    factor = frames.factorize(frame[member_of])
+    truths = [truth_of(value, member_of) for value in factor.values]
+    if (factor.codes < 0).any():
+        truth_of(None, member_of)
+    return np.array(truths, bool)[factor.codes]
 
 
 def is_plain_number(attribute: Attribute) -> bool:

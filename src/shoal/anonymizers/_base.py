@@ -90,7 +90,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _whole: Whole | None = None
     """What is known of the table, where only a part of it is fitted."""
     _weights: np.ndarray | None = None
-    """How many rows each row stands for, where equal ones are given once; see :meth:`_wants_counts`."""
+    """How many rows each row stands for, where equal ones are given once; see ``_wants_counts``."""
     _absent: frozenset[str] = frozenset()
     """Targets that the table does not have, because ``y`` holds them."""
 

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from shoal._kernels import ahead
-from shoal.errors import ShoalError, survive_broken_pipes
+from shoal.errors import ShoalError, surviving_broken_pipes
 from shoal.studio.desk import CREW, Desk
 from shoal.studio.guard import Guard
 from shoal.studio.store import Store
@@ -82,7 +82,6 @@ def serve(
     """Run the studio until it is interrupted; prints the address with its token."""
     import uvicorn
 
-    survive_broken_pipes()
     store = Store(data_folder() if data is None else data)
     studio = Studio(store, folder, trust=trust)
     token = token or secrets.token_urlsafe(24)
@@ -103,7 +102,8 @@ def serve(
         make_app(studio, token, port, most_upload=most_upload), log_level="warning", ws_max_size=16 * 1024**2
     )
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        with surviving_broken_pipes():
+            uvicorn.Server(config).run(sockets=[listening])
     finally:
         studio.close()
 
