@@ -23,6 +23,9 @@ from shoal.intervals import Interval
 from shoal.models import around, features, read_target
 
 CLASSIC = ("mondrian", "hilbert", "rplus")
+"""What the paper compares with; Mondrian as it describes it: the widest attribute is cut at its median."""
+OWN_MONDRIAN = "mondrian by gain"
+"""Shoal's default, which cuts where most is gained: a stronger rival."""
 SAID = {
     "published": "guided, as published",
     "own rows": "guided, tree of released rows",
@@ -31,6 +34,7 @@ SAID = {
     "labels": "by labels",
     "labels, own rows": "by labels, tree of released rows",
     "mondrian": "Mondrian",
+    OWN_MONDRIAN: "Mondrian, Shoal's cuts",
     "hilbert": "Hilbert",
     "rplus": "R+ tree",
 }
@@ -151,9 +155,11 @@ class Trial:
             "blend": lambda: {"y": self._unseen, "guide": 0.7},
             "auto": lambda: {"model": self.model},
         }
-        how = {"method": "accuracy-guided", **ways[method]()} if method in ways else {"method": method}
-        recoding = {} if method in ways else {"recoding": "representative"}
-        return anonymize(train, self.schema, k, random_state=self.seed, n_jobs=1, **recoding, **how)
+        classic = {OWN_MONDRIAN: {"method": "mondrian"}, "mondrian": {"method": "mondrian", "prefer": "width"}}
+        how = classic.get(method, {"method": method}) | {"recoding": "representative"}
+        if method in ways:
+            how = {"method": "accuracy-guided", **ways[method]()}
+        return anonymize(train, self.schema, k, random_state=self.seed, n_jobs=1, **how)
 
     @cached_property
     def _unseen(self) -> np.ndarray:
@@ -230,10 +236,11 @@ def claim_wins(rows: list[Row], case: Sequence[str], words: str) -> Claim:
     evidence = f"it has the best mean of the four in {wins.best} of {wins.cases} cases ({words}), in {wins.surely} of "
     evidence += "them with all three intervals above zero; over all cases it gains "
     evidence += ", ".join(f"{points(one)} over {SAID[other]}" for other, one in gains.items())
+    evidence += f". Over Mondrian with Shoal's cuts it gains {points(gain(rows, 'published', [OWN_MONDRIAN]))}"
     blend = count_wins(rows, "blend", CLASSIC, case)
     if blend.cases:
         evidence += f". Shoal's blend is the best of four in {blend.best} of {blend.cases} cases, and gains "
-        evidence += f"{points(gain(rows, 'blend', ['mondrian']))} over Mondrian"
+        evidence += f"{points(gain(rows, 'blend', [OWN_MONDRIAN]))} over Mondrian with Shoal's cuts"
     return Claim(
         "In all cases guided anonymization outperforms Mondrian, Hilbert and the R+ tree.", holds, evidence + "."
     )

@@ -371,7 +371,8 @@ def fall_claim(rows: list[Row]) -> Claim:
 def prior_claim(rows: list[Row], attacks: Sequence[str]) -> Claim:
     says = "At k = 100 the attack gets no more than the most frequent value."
     found = {attack: mean_of(rows, "gain", k=100, attack=attack) for attack in attacks}
-    if not many(list(found.values())) or too_wide(list(found.values()), 0.0):
+    # An attack that always says the most frequent value gains exactly nothing in all splits.
+    if len(values_of(where(rows), "seed")) < 2 or None in found.values() or too_wide(list(found.values()), 0.0):
         return Claim(says, "cannot be told", "There are too few splits.")
     n = sum(one.low <= 0 for one in found.values())
     raw = {attack: mean_of(rows, "gain", k=1, attack=attack) for attack in attacks}

@@ -8,6 +8,9 @@ from _study import Answer
 
 from shoal.intervals import Interval
 
+RELEVANT = 0.005
+"""A difference in F1 below half a point is none."""
+
 
 def agreed(judged: Sequence[bool | None]) -> Answer:
     """Yes where all that can be told hold, partly where at least half of them do; None is what cannot be told."""
@@ -18,8 +21,8 @@ def agreed(judged: Sequence[bool | None]) -> Answer:
 
 
 def above_zero(found: Interval) -> bool | None:
-    """Whether a difference is above 0: surely so, not even on average, or it cannot be told."""
-    return True if found.low > 0 else False if found.value <= 0 else None
+    """Whether a difference is above 0: surely so, surely not by half a point, or it cannot be told."""
+    return True if found.low > 0 else False if found.high < RELEVANT else None
 
 
 def spelled(found: Interval) -> str:

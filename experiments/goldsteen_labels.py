@@ -36,7 +36,8 @@ Split, models and recoding are those of its Section 4: 40 % of the rows train th
 tree, 20 % are the test; the network is trained for 200 epochs.
 
 **Not stated, and our choice.** Figure 8 names neither its data nor its features: we take Adult with 12
-quasi-identifiers, and features selected for all models but the network, as for Figures 2 to 5. Five splits.
+quasi-identifiers, and features selected for all models but the network, as for Figures 2 to 5. Five splits. The network
+of 200 epochs is trained at k = 10, 100 and 1,000, the others at 50 and 500, too.
 
 **Beyond the paper.** A tree of the released rows themselves is beside that of the other rows, because a model that
 knows its training rows by heart predicts their labels; so is a network that is stopped early.
@@ -114,11 +115,14 @@ def claim_some_cases(rows: list[Row]) -> Claim:
             cases, better, worse = cases + 1, better + (one.low > 0), worse + (one.high < 0)
     by_model = {model: gain_of(rows, model) for model in values_of(rows, "model")}
     judged = [judge(one) for one in by_model.values()]
-    holds: Answer = "yes" if "yes" in judged else "cannot be told" if "cannot be told" in judged or not judged else "no"
+    holds: Answer = "cannot be told" if "cannot be told" in judged or not judged else "no"
+    if "yes" in judged:
+        # What holds for one model and is the other way round for another holds in part.
+        holds = "partly" if any(one is not None and one.high < 0 for one in by_model.values()) else "yes"
     evidence = f"predictions are better than labels in {better} of {cases} cases (model, k), worse in {worse}, by "
     evidence += "intervals that exclude zero; means of all k: "
     evidence += "; ".join(f"{model} {points(one)}" for model, one in by_model.items())
-    return Claim(says, holds, evidence + ". It is a case where the interval of a model's mean is above zero.")
+    return Claim(says, holds, evidence + ".")
 
 
 def claim_complex_models(rows: list[Row]) -> Claim:

@@ -27,17 +27,18 @@ WAYS = ("equal weights", "rule of 2017", "random questions", "telling questions"
 MEASURES = {"spearman": "rank correlation with the truth", "regret": "regret"}
 PROTOCOL = """
 A person has weights drawn from a Dirichlet distribution, and decides for the group that loses less to them, the more
-surely the larger the difference: *careful* people go against their own weights in about one of eight answers to our
+surely the larger the difference: *careful* people go against their own weights in about one of six answers to our
 questions, *noisy* ones in one of four. *Slipping* people always see the difference, and press the wrong button in 13 %
 of all cases. Measured are the rank correlation of learned and true weights (Spearman), and regret: how much more is
 lost on questions not asked before than if the person decided, 1 being what deciding at random loses; the share of
 answers against the person's own weights; and the share of true weights within the intervals of 95 %.
 
-**Stated of the rule of 2017, and done so:** rounds of five cases; a case has two groups grown from the same row under
-the current weights; after a round every weight moves a fifth of the way to how much of the attribute the chosen groups
-of all cases so far preserve on average, where a nominal value preserves its level by that of the row's, and a range one
-less its width by the row's own value. **Not stated, and our choice:** the two groups are grown in random samples of 500
-rows, which is the size of the paper's table; people are simulated, for the paper's cannot be asked again.
+**Not stated in the text, but in published scripts:** the rule of 2017 has rounds of five cases; a case has two groups
+grown from the same row under the current weights; after a round every weight moves a fifth of the way to how much of
+the attribute the chosen groups of all cases so far preserve on average, where a nominal value preserves its level by
+that of the row's, and a range one less its width by the row's own value. **Not stated, and our choice:** the two
+groups are grown in random samples of 500 rows, which is the size of the paper's table; people are simulated, for the
+paper's cannot be asked again.
 
 Compared are equal weights, the rule of 2017, our model with questions drawn at random among those that trade something
 off, and with the ones that tell most (`WeightSession`).

@@ -109,6 +109,13 @@ def change(rows: list[Row], what: str) -> Interval | None:
     return None if first == last else paired(rows, what, {"step": last}, {"step": first})
 
 
+def lowest_change(rows: list[Row], what: str) -> tuple[Any, Interval]:
+    """The tree in which a value is lowest, and how far it is below that of the first."""
+    first, *others = values_of(rows, "step")
+    found = [(step, paired(rows, what, {"step": step}, {"step": first})) for step in others]
+    return min(found, key=lambda one: one[1].value)  # type: ignore[union-attr, return-value]
+
+
 def changes(rows: list[Row], what: str, names: tuple[str, ...]) -> dict[str, Interval] | None:
     found = {name: change(made(rows, name), what) for name in names if made(rows, name)}
     known = {name: one for name, one in found.items() if one is not None}
@@ -141,14 +148,19 @@ def claim_static(rows: list[Row]) -> Claim:
     found = changes(rows, "members", OF_PAPER)
     if found is None:
         return Claim(says, "cannot be told", "There are too few trees.")
-    still = [is_still(one) for one in found.values()]
+    lowest = {name: lowest_change(made(rows, name), "members") for name in OF_PAPER}
+    still = [is_still(one) for one in (*found.values(), *(one for _, one in lowest.values()))]
     fell = [one.high < 0 for one in found.values()]
     # What rises, or stays within two points, did not fail because of the accuracy.
     holds: Answer = "yes" if all(still) else "no" if all(fell) else "partly"
     extra = changes(rows, "members", ("fredrikson",))
     beside = f"; the attack that knows true labels by {show(extra['fredrikson'])}" if extra else ""
+    least = ", ".join(f"{ATTACKS[name]} {show(one)} at {step}" for name, (step, one) in lowest.items())
     return Claim(
-        says, holds, f"From the best tree to the worst: {listed(found)}{beside} (±{STILL} counts as the same)."
+        says,
+        holds,
+        f"From the best tree to the worst: {listed(found)}{beside} (±{STILL} counts as the same); lowest of all trees, "
+        f"by the limit: {least}.",
     )
 
 

@@ -175,7 +175,7 @@ def compared(says: str, found: dict[str, Interval | None], told: str) -> Claim:
 
 def over_global(rows: list[Row], ks: list[int]) -> Claim:
     found = {way: ahead(rows, ks, "local", "global", way) for way in WAYS}
-    return compared("One level for a whole attribute loses far more than local recoding.", found,
+    return compared("One level for a whole attribute loses more than local recoding.", found,
                     "F1 of local less that of global recoding, mean over k")  # fmt: skip
 
 

@@ -166,6 +166,14 @@ def test_the_page_keeps_what_papers_say_apart_from_what_we_ask(reproduce):
     assert "What we asked beside it:" not in page.claims_of([facts | {"claims": [claim]}])
 
 
+@pytest.mark.parametrize(("low", "high", "holds"), [(0.01, 0.02, True), (-0.02, 0.004, False), (-0.01, 0.02, None)])
+def test_a_difference_below_half_a_point_is_none(monkeypatch, low, high, holds):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    judging = importlib.import_module("_judging")
+    assert judging.above_zero(Interval((low + high) / 2, low, high)) is holds
+    assert judging.agreed([holds, True]) == {True: "yes", False: "partly", None: "yes"}[holds]
+
+
 def test_f1_as_published_rewards_who_always_predicts_the_commonest_class(monkeypatch):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
     targets = load("_adult_targets")

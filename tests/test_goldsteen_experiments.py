@@ -42,6 +42,10 @@ def test_claims_follow_from_the_rows(load):
     assert answers(load, rows_of(lambda k, quasi: 0.02 + (k >= 500) * 0.02 + (quasi == 12) * 0.02)) == ["yes"] * 4
     assert answers(load, rows_of(lambda k, quasi: -0.02)) == ["no"] * 4
     assert answers(load, rows_of(lambda k, quasi: 0.03 if k < 1000 else -0.001))[0] == "partly"
+    # At high k it leads over two of the three.
+    rows = rows_of(lambda k, quasi: 0.001 + (k >= 500) * 0.02)
+    level = [row | {"accuracy": 0.83} if row["method"] == "mondrian" and row["k"] >= 500 else row for row in rows]
+    assert [answers(load, one)[1] for one in (rows, level)] == ["yes", "partly"]
 
 
 @pytest.mark.parametrize("study", ["goldsteen_adult", "goldsteen_loan", "goldsteen_labels"])
