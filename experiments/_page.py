@@ -115,10 +115,19 @@ def in_short(found: Sequence[Row]) -> list[str]:
         about += [[name, *claim_cells(facts, one)] for facts, one in claims if one["kind"] == "main"]
         answers = [one["holds"] for _, one in claims if one["kind"] != "ours"]
         counts.append([name, str(len(answers)), *(str(answers.count(answer)) for answer in ANSWERS)])
-    lines = ["The main points of each paper:", ""]
+    lines = [*lessons(found), "The main points of each paper:", ""]
     lines += table_lines(["paper", "claim", "does it hold?", "by how much, on what", "where"], about)
     lines += ["", "And how all of its claims fare:", ""]
     return lines + table_lines(["paper", "claims", *ANSWERS.values()], counts)
+
+
+def lessons(found: Sequence[Row]) -> list[str]:
+    """The numbers to remember of each paper, in a paragraph."""
+    lines = []
+    for key, paper in PAPERS.items():
+        told = " ".join(facts["lesson"] for facts in found if facts["paper"] == key and facts.get("lesson"))
+        lines += [f"**{paper.name}.** {told}", ""] if told else []
+    return lines
 
 
 def claims_of(found: Sequence[Row]) -> list[str]:

@@ -74,6 +74,8 @@ class Told(NamedTuple):
     claims: Sequence[Claim]
     notes: Sequence[str] = ()
     """Sentences on what differs from the paper, and why."""
+    lesson: str = ""
+    """A sentence with the numbers to remember, for the head of the page; empty where there is none."""
 
 
 class Study(NamedTuple):
@@ -175,6 +177,9 @@ def _measure(study: Study, cells: list[Row], store: Path, jobs: int) -> None:
             file.write(json.dumps(kept, default=_plain) + "\n")
             file.flush()
             progress.advance(task)
+            if not progress.console.is_terminal:  # a bar is drawn only there; who reads a log sees lines
+                done = f"{study.name}: {progress.tasks[0].completed:.0f} of {len(cells)} cells"
+                progress.console.print(f"{done} after {progress.tasks[0].elapsed / 60:.1f} minutes", soft_wrap=True)
 
 
 def _measure_one(measure: Callable[..., Row | list[Row]], cell: Row) -> tuple[Row, list[Row], float, bool]:
@@ -301,6 +306,7 @@ def facts_of(study: Study, told: Told, figure: str | None, made: Row) -> Row:
         "tables": [one._asdict() | {"rows": [[show(cell) for cell in row] for row in one.rows]} for one in told.tables],
         "claims": [one._asdict() for one in told.claims],
         "notes": list(told.notes),
+        "lesson": told.lesson,
     }
 
 

@@ -79,7 +79,20 @@ def accuracy_with_budget(schema: Schema, parts: Parts, epsilon: float, seed: int
 
 
 def tell(rows: list[Row]) -> Told:
-    return Told([table(rows)], [claim_fails(rows), claim_budget_is_better(rows)], [note(rows)])
+    return Told([table(rows)], [claim_fails(rows), claim_budget_is_better(rows)], [note(rows)], lesson(rows))
+
+
+def lesson(rows: list[Row]) -> str:
+    found = where(rows, model=in_use(rows))
+    raw, after, blend = (
+        mean_of(found, "accuracy", method=method, k=k) for method, k in (("raw", None), ("published", 2), ("blend", 2))
+    )
+    if None in (raw, after, blend):
+        return ""
+    return (
+        f"On hundreds of columns and rows that are all different (Location-30), {percent(raw)} become {percent(after)} "
+        f"already at k = 2, and {percent(blend)} by Shoal's blend."
+    )
 
 
 def table(rows: list[Row]) -> Table:

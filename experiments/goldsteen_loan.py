@@ -113,7 +113,7 @@ def tell(rows: list[Row]) -> Told:
     as_paper = where(rows, columns=ALL)
     named = {model: where(as_paper, model=model) for model in values_of(as_paper, "model")}
     claims = [
-        claim_wins(as_paper, ("model", "k"), "model, k"),
+        claim_wins(as_paper, ("model", "k"), "model, k", "loans"),
         claim_little_lost(says, named, max(ks_of(as_paper), default=None)),
     ]
     tables = [

@@ -74,7 +74,20 @@ def tell(rows: list[Row]) -> Told:
         tables += [tell_limits(data, own), tell_attacks(data, own)]
         claims += [main_point(claim_falls(data, own)), ours(claim_free(data, own))]
     claims += [claim_ideal(rows), ours(claim_members(rows))]
-    return Told(tables, claims, NOTES)
+    lessons = [lesson(data, where(rows, data=data)) for data in LIMITS]
+    return Told(tables, claims, NOTES, " ".join(filter(None, lessons)))
+
+
+def lesson(data: str, rows: list[Row]) -> str:
+    own = made(rows, "white-box")
+    before, after = above_prior(where(own, method=NO_LIMIT)), above_prior(where(own, **_strictest(data)))
+    price = paired(own, "accuracy", _strictest(data), {"method": NO_LIMIT})
+    if None in (before, after, price):
+        return ""
+    return (
+        f"Under the strictest limit a white-box attack on `{ATTACKED[data]}` of {TITLES[data]} goes from "
+        f"{show(before)} to {show(after)} above the prior, and the tree's accuracy changes by {show(price)}."
+    )
 
 
 def tell_limits(data: str, rows: list[Row]) -> Table:

@@ -158,7 +158,8 @@ def test_the_page_keeps_what_papers_say_apart_from_what_we_ask(reproduce):
     page = sys.modules["_page"]
     claim = {"says": "A | B.", "holds": "yes", "evidence": "by much.", "kind": "main"}
     facts = {"paper": "xu2017", "title": "Figure 4: all, and more", "claims": [claim, claim | {"kind": "ours"}]}
-    short = "\n".join(page.in_short([facts]))
+    short = "\n".join(page.in_short([facts, facts | {"claims": [], "lesson": "Much is hidden."}]))
+    assert short.startswith("**Null-space cleaning.** Much is hidden.\n\nThe main points of each paper:")
     assert "| A \\| B. | **yes** | By much. | [Figure 4](#figure-4-all-and-more) |" in short
     assert short.count("By much.") == 1
     assert "| [Null-space cleaning](#null-space-cleaning) | 1 | 1 | 0 | 0 | 0 |" in short
