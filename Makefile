@@ -12,7 +12,8 @@ help:
 	@echo "make test-slow  tests that take long"
 	@echo "make dp     what the baselines with differential privacy need, for their tests to run too"
 	@echo "make bench  benchmarks against peers"
-	@echo "make reproduce        the papers' tables and figures, and docs/papers.md; it goes on where it was stopped"
+	@echo "make reproduce        the papers' tables and figures, and docs/papers.md, in two and a half hours on two cores;"
+	@echo "                      it goes on where it was stopped"
 	@echo "make reproduce-quick  the same in minutes, with a page of its own in experiments/results/quick"
 	@echo "make lock   pin the newest versions in constraints.txt"
 

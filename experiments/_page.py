@@ -71,12 +71,14 @@ SHORT = 14
 def write_page(size: Size, files: Row) -> str:
     """The page, of all studies by file; those that were not measured at this size are named."""
     found = read_results(size, files)
+    minutes = sum(facts["seconds"] for facts in found) / 60
+    took = f"All cells take {minutes:,.0f} minutes of one core, and about half of that on two."
     lines = [
         "# The papers, reproduced",
         "",
         "<!-- Made by `make reproduce` from experiments/results: change that, not this. -->",
         "",
-        INTRODUCTION,
+        f"{INTRODUCTION} {took}",
         "",
         "## In short",
         "",

@@ -266,10 +266,11 @@ def age_cells(size: Size) -> list[Row]:
 def measure_age(mode: str, k: int, rows: int | None = None) -> list[Row]:
     """How wide released ages are, and how many different ones there are."""
     released = release_all(mode, k, rows)["age"].cast(str)
-    shares = dict.fromkeys(WIDTHS, 0.0)
+    counts = dict.fromkeys(WIDTHS, 0)
     for age, count in released.value_counts().iter_rows():
-        shares[_width(age)] += count / len(released)
-    return [{"width": width, "share": share, "different": released.n_unique()} for width, share in shares.items()]
+        counts[_width(age)] += count
+    different = released.n_unique()
+    return [{"width": width, "share": count / len(released), "different": different} for width, count in counts.items()]
 
 
 def _width(age: str) -> str:
