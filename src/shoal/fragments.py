@@ -73,8 +73,7 @@ def fragment(
     whole = look_at(engine, schema, membership(constraints), method.missing)
     crown = Crown([None], [0], [0])
     if n_rows > rows_per_fragment:
-        wanted = SAMPLED_A_FRAGMENT * math.ceil(n_rows / rows_per_fragment)
-        sample = engine.sample(min(max(wanted, LEAST_SAMPLE), MOST_SAMPLE), seed)
+        sample = engine.sample(sample_size(n_rows, rows_per_fragment), seed)
         guide = None if y is None else y(sample)
         sample = sample.select([name for name in sample.columns if name in schema])
         method = method._for_parts(sample, guide)
@@ -91,6 +90,12 @@ def fragment(
         # Rows that are alike and break a constraint among themselves go with their neighbours.
         fallen = set(kept.fallen.tolist())
         crown = crown._replace(alike=[one for i, one in enumerate(crown.alike) if i not in fallen])
+
+
+def sample_size(n_rows: int, rows_per_fragment: int) -> int:
+    """Rows that tell where to cut a table; none of one that is not cut."""
+    wanted = SAMPLED_A_FRAGMENT * math.ceil(n_rows / rows_per_fragment)
+    return min(max(wanted, LEAST_SAMPLE), MOST_SAMPLE) if n_rows > rows_per_fragment else 0
 
 
 def grow_crown(method: Anonymizer, sample: nw.DataFrame[Any], whole: Whole, smallest: int, y: Any) -> Crown:

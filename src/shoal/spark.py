@@ -406,6 +406,8 @@ def start_session(master: str | None = None, name: str = "shoal", **settings: st
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
     builder = builder if master is None else builder.master(master)
+    # Spark runs as many tasks as there are cores, so each of them has one.
+    builder = builder.config("spark.executorEnv.POLARS_MAX_THREADS", "1")
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

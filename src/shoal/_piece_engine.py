@@ -1,0 +1,318 @@
+"""Parquet files as an engine whose work is done in pieces, by tasks that read the files themselves.
+
+Who runs the tasks, and where, is not known here: Spark does on its workers, tests do it one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import polars as pl
+
+from shoal import files, frames
+from shoal._shelf import Shelf
+from shoal.engines import (
+    MOST_VALUES,
+    ROWS,
+    Crown,
+    Engine,
+    Fork,
+    LeafTally,
+    ends_of,
+    require_few_values,
+    values_of,
+)
+from shoal.errors import DataError, reason
+from shoal.schema import Schema
+from shoal.whole import Seen, is_plain_number
+
+CELLS_A_TASK = 10_000_000
+"""Values that a task works on at a time, about; they take 1 GB at the most."""
+CHANGED = "The table has changed since its rows were counted, so nothing is released: start again."
+PLAIN = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date)
+Run = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""Applies a function to each item, wherever that is done, and gives the results in the order of the items."""
+
+
+class Piece(NamedTuple):
+    """Rows of a file that lie one behind the other."""
+
+    number: int
+    file: str
+    first: int
+    n_rows: int
+
+
+class Draw(NamedTuple):
+    """Which rows are drawn."""
+
+    share: float
+    seed: int
+
+
+class Reading(NamedTuple):
+    """How tasks read rows."""
+
+    schema: Schema
+    marks: Sequence[str]
+    """Texts that stand for a missing value."""
+    guide: str | None = None
+    """Column with what a method is guided by."""
+
+    def read(self, piece: Piece, names: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows of a piece as they are in the file."""
+        rows = pl.scan_parquet(piece.file, hive_partitioning=False)
+        rows = rows if names is None else rows.select(names)
+        try:
+            return rows.slice(piece.first, piece.n_rows).with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise DataError(f"{piece.file!r} cannot be read ({reason(error)}): mend it.") from None
+
+    def as_seen(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows as methods see them: what is not a number, or a mark for a missing value, is missing."""
+        known = [name for name in frame.columns if name in self.schema]
+        floats = [name for name in known if frame.schema[name].is_float()]
+        return files.mark_missing(frame, self.marks, known).with_columns(pl.col(floats).fill_nan(None))
+
+
+def plain_types(source: Path) -> dict[str, pl.DataType] | None:
+    """Types of the columns, if all files have the same, and no more than any reader and writer understands alike."""
+    if source.is_dir() and any(one.is_dir() or one.suffix != ".parquet" for one in source.glob("[!._]*")):
+        return None
+    try:
+        found = [pl.read_parquet_schema(file) for file in files.parquet_files(source)]
+    except (pl.exceptions.PolarsError, OSError):
+        return None
+    if not found or any(list(one.items()) != list(found[0].items()) for one in found):
+        return None
+    types = dict(found[0])
+    return types if all(kind.is_integer() or kind.is_float() or kind in PLAIN for kind in types.values()) else None
+
+
+def can_compare(types: Mapping[str, pl.DataType], schema: Schema) -> bool:
+    """Whether numbers are numbers or dates, and not written as texts."""
+    numbers = [types[one.name] for one in schema.quasi if is_plain_number(one) and one.name in types]
+    return all(kind.is_numeric() or kind == pl.Date for kind in numbers)
+
+
+def rows_a_task(n_columns: int) -> int:
+    """Rows that a task works on at a time, about."""
+    return max(CELLS_A_TASK // max(n_columns, 1), 1)
+
+
+def pieces_of(source: Path, n_rows: int) -> list[Piece]:
+    """The rows of a Parquet file, or of a folder of them, in pieces of about so many."""
+    found: list[Piece] = []
+    for file in files.parquet_files(source):
+        for first, rows in _runs_of(file, n_rows):
+            found.append(Piece(len(found), str(file), first, rows))
+    return found
+
+
+def _runs_of(file: Path, wanted: int) -> Iterable[tuple[int, int]]:
+    """Row groups of a file put together, or cut, until they have about as many rows as a piece."""
+    sizes = files.row_groups(file)
+    first = n_rows = 0
+    for group, more in enumerate(sizes, 1):
+        n_rows += more
+        if n_rows < wanted and group < len(sizes):
+            continue
+        n_parts = max(round(n_rows / wanted), 1)
+        ends = (first + np.arange(n_parts + 1) * n_rows // n_parts).tolist()
+        yield from ((start, end - start) for start, end in pairwise(ends) if end > start)
+        first, n_rows = first + n_rows, 0
+
+
+class PieceEngine(Engine[pl.Expr]):
+    """Parquet files, looked at by tasks."""
+
+    def __init__(self, run: Run, pieces: Sequence[Piece], names: Sequence[str], reading: Reading, shelf: Shelf) -> None:
+        self.run, self.pieces, self.names, self.reading, self.shelf = run, pieces, names, reading, shelf
+        self.alike_in_pieces = np.zeros((len(pieces), 0), np.int64)
+        self._draw = Draw(0.0, 0)
+        self._looked_at: dict[str, Seen] | None = None
+        self._drawn: list[pl.DataFrame] = []
+
+    def count(self) -> int:
+        """All rows, which the files tell."""
+        return sum(piece.n_rows for piece in self.pieces)
+
+    def ends(self, names: Sequence[str]) -> dict[str, Seen]:
+        """The lowest and the highest value of columns, and the missing one if there is such."""
+        return {name: self._seen[name] for name in names}
+
+    def distinct(self, name: str, member_of: str | None = None) -> Seen:
+        """The values of a column."""
+        assert member_of is None, "whoever has a population does not work in pieces"
+        return self._seen[name]
+
+    @property
+    def _seen(self) -> dict[str, Seen]:
+        """What there is in each column, which is looked at once, all together."""
+        if self._looked_at is None:
+            found = self.run(partial(_look, self.reading, self._draw), self.pieces)
+            self._looked_at, self._drawn = _together(found, self.reading.schema), [one.drawn for one in found]
+        return self._looked_at
+
+    def draw_while_looking(self, n_rows: int, seed: int) -> None:
+        """Read all rows once less, by drawing the sample that will be asked for when values are looked at."""
+        self._draw, self._looked_at = self._draw_of(n_rows, seed), None
+
+    def _draw_of(self, n_rows: int, seed: int) -> Draw:
+        return Draw(min(1.0, n_rows / max(self.count(), 1)), seed)
+
+    def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
+        """About so many rows, drawn in each piece by itself."""
+        if self._draw_of(n_rows, seed) != self._draw or self._looked_at is None:
+            self.draw_while_looking(n_rows, seed)
+            assert self._seen
+        return frames.open_frame(pl.concat(self._drawn))
+
+    def combinations(self, names: Sequence[str], most: int) -> pl.DataFrame:
+        """Every different row of these columns, and how many there are."""
+        found = pl.concat(self.run(partial(_combine, self.reading, list(names), most), self.pieces))
+        return found.group_by(names).agg(pl.col(ROWS).sum()).head(most + 1)
+
+    def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
+        """Count what is in each leaf, and leave its rows on the shelf, as they are read anyway."""
+        assert member_of is None, "whoever has a population does not work in pieces"
+        found = self.run(partial(_sort_out, self.reading, self.shelf, crown, list(sensitive)), self.pieces)
+        in_pieces = np.stack([one[0] for one in found])
+        rows, self.alike_in_pieces = in_pieces.sum(axis=0), in_pieces[:, crown.n_of_tree :]
+        counted = {}
+        for name in sensitive:
+            all_of = pl.concat([one[1][name] for one in found]).group_by("leaf", "v").agg(pl.col("n").sum())
+            counted[name] = (all_of["leaf"].to_numpy(), values_of(all_of, name), all_of["n"].to_numpy())
+        return LeafTally(rows, rows, counted)
+
+
+# What a task does
+
+
+class Looked(NamedTuple):
+    """What there is in the columns of some rows."""
+
+    ends: pl.DataFrame
+    """Of plain numbers: the lowest, the highest, and how many are missing."""
+    values: dict[str, pl.DataFrame]
+    """Of others: each value, and how many rows have it."""
+    drawn: pl.DataFrame
+    """A sample of the rows."""
+
+
+def _look(reading: Reading, draw: Draw, piece: Piece) -> Looked:
+    plain, others = _kinds(reading.schema)
+    guide = [] if reading.guide is None or reading.guide in reading.schema else [reading.guide]
+    names = [*plain, *others] if draw.share == 0 else [*(one.name for one in reading.schema), *guide]
+    frame = reading.as_seen(reading.read(piece, names))
+    drawn = np.random.default_rng([draw.seed, piece.number]).random(frame.height) < draw.share
+    asked = []
+    for j, name in enumerate(plain):
+        value = pl.col(name)
+        asked += [value.min().alias(f"low{j}"), value.max().alias(f"high{j}"), value.null_count().alias(f"none{j}")]
+    values = {name: count_values(frame, name) for name in others}
+    return Looked(frame.select(asked), values, _as_texts(frame.filter(pl.Series(drawn, dtype=pl.Boolean))))
+
+
+def count_values(frame: pl.DataFrame, name: str, weight: str | None = None) -> pl.DataFrame:
+    """Each value of a column as ``v``, and how many rows have it as ``n``."""
+    rows = pl.len() if weight is None else pl.col(weight).sum()
+    counted = frame.group_by(pl.col(name).alias("v")).agg(rows.cast(pl.Int64).alias("n"))
+    return _as_texts(counted.head(MOST_VALUES + 1))
+
+
+def add_values(found: Sequence[pl.DataFrame], name: str) -> Seen:
+    """What was counted of a column in several places, together."""
+    counted = pl.concat(found).group_by("v").agg(pl.col("n").sum()).sort("v")
+    require_few_values(name, counted.height)
+    return Seen(values_of(counted, name), counted["n"].to_numpy().astype(np.int64))
+
+
+def _kinds(schema: Schema) -> tuple[list[str], list[str]]:
+    """Attributes that are plain numbers, and others, as far as anything must be known of them."""
+    plain = [one.name for one in schema.quasi if is_plain_number(one)]
+    return plain, [one.name for one in (*schema.quasi, *schema.sensitive) if one.name not in plain]
+
+
+def _together(found: Sequence[Looked], schema: Schema) -> dict[str, Seen]:
+    plain, others = _kinds(schema)
+    every = pl.concat([one.ends for one in found])
+    asked = []
+    for j in range(len(plain)):
+        asked += [pl.col(f"low{j}").min(), pl.col(f"high{j}").max(), pl.col(f"none{j}").sum()]
+    seen = ends_of(every.select(asked), plain) if plain else {}
+    return seen | {name: add_values([one.values[name] for one in found], name) for name in others}
+
+
+def _combine(reading: Reading, names: list[str], most: int, piece: Piece) -> pl.DataFrame:
+    frame = reading.as_seen(reading.read(piece, names))
+    return _as_texts(frame.group_by(names).agg(pl.len().cast(pl.Int64).alias(ROWS)).head(most + 1))
+
+
+def _sort_out(
+    reading: Reading, shelf: Shelf, crown: Crown, sensitive: list[str], piece: Piece
+) -> tuple[np.ndarray, dict[str, pl.DataFrame]]:
+    """Leave the rows of a piece by leaf; returns how many there are, and with which sensitive values."""
+    raw = reading.read(piece)
+    if raw.height != piece.n_rows:
+        raise DataError(CHANGED)
+    frame = reading.as_seen(raw)
+    leaves = number_rows(frame, crown, np.arange(crown.n_leaves))
+    shelf.put(piece.number, raw, leaves, crown.n_leaves)
+    numbered = frame.select(pl.Series("leaf", leaves), *sensitive)
+    counted = {}
+    for name in sensitive:
+        rows = pl.len().cast(pl.Int64).alias("n")
+        counted[name] = _as_texts(numbered.group_by("leaf", pl.col(name).alias("v")).agg(rows))
+    return np.bincount(leaves, minlength=crown.n_leaves), counted
+
+
+def _as_texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Names that are numbered by a list of their own as what they are."""
+    return frame.with_columns(pl.col(pl.Enum).cast(pl.String))
+
+
+# The way of a row through a crown
+
+
+def number_rows(frame: pl.DataFrame, crown: Crown, number_of_leaf: np.ndarray) -> np.ndarray:
+    """Give each row the number of its leaf.
+
+    Rows are parted node by node, so that the time grows with the depth of the tree, not with its leaves.
+    """
+    numbers = np.empty(frame.height, np.int32)
+    waiting = [(0, np.arange(frame.height, dtype=np.uint32))]
+    while waiting:
+        node, rows = waiting.pop()
+        test = crown.tests[node]
+        if test is None:
+            numbers[rows] = number_of_leaf[crown.right[node]]
+        elif len(rows):
+            left = _passes(frame[test.attribute].gather(rows), test)
+            waiting += [(crown.left[node], rows[left]), (crown.right[node], rows[~left])]
+    for i, values in enumerate(crown.alike):
+        numbers[_are_alike(frame, values)] = number_of_leaf[crown.n_of_tree + i]
+    return numbers
+
+
+def _passes(column: pl.Series, test: Fork) -> np.ndarray:
+    value = pl.col(column.name)
+    if test.values is not None:
+        passed = value.is_in(list(test.values))
+    else:
+        passed = value.is_not_null()
+        passed = passed if test.low is None else passed & (value >= pl.lit(test.low))
+        passed = passed if test.high is None else passed & (value <= pl.lit(test.high))
+    found = column.to_frame().select(pl.when(value.is_null()).then(pl.lit(test.missing)).otherwise(passed).alias("v"))
+    return found["v"].to_numpy()
+
+
+def _are_alike(frame: pl.DataFrame, values: Mapping[str, Any]) -> np.ndarray:
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(value)) for name, value in values.items())
+    return frame.select(same.alias("v"))["v"].to_numpy()

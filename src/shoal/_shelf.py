@@ -1,0 +1,85 @@
+"""Rows that tasks leave for each other, in files that all of them can read.
+
+A task that fails may be started again, or twice: what it leaves gets its name when it is whole, and is the same each
+time.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from shoal._kernels import groups
+
+UNFINISHED = "_unfinished-"
+"""How names of files begin that are not whole yet; no reader of a folder takes these for data."""
+
+
+class Shelf(NamedTuple):
+    """Rows that tasks leave by number, each task in a file of its own, for others to take those of a number."""
+
+    folder: Path
+
+    @classmethod
+    def made(cls, folder: Path) -> Shelf:
+        """One in a new folder."""
+        folder.mkdir(parents=True)
+        return cls(folder)
+
+    def put(self, task: int, frame: pl.DataFrame, numbers: np.ndarray, n_numbers: int) -> None:
+        """Leave rows, each under its number."""
+        order, starts = groups.order_by_label(numbers, n_numbers)
+        sorted_out = frame[order]
+        ends = np.zeros(n_numbers + 1, np.int64)
+        with written_whole(self._rows(task)) as unfinished, open(unfinished, "wb") as file:
+            for number in range(n_numbers):
+                if starts[number] < starts[number + 1]:
+                    file.write(_packed(sorted_out[starts[number] : starts[number + 1]]))
+                ends[number + 1] = file.tell()
+        with written_whole(self._ends(task)) as unfinished, open(unfinished, "wb") as file:
+            np.save(file, ends)
+
+    def take(self, n_tasks: int, numbers: Sequence[int]) -> pl.DataFrame:
+        """The rows that all tasks have left under some numbers."""
+        found = [self.take_from(task, number) for task in range(n_tasks) for number in numbers]
+        return pl.concat([one for one in found if one.height] or found[:1])
+
+    def take_from(self, task: int, number: int) -> pl.DataFrame:
+        """The rows that one task has left under a number."""
+        start, end = np.load(self._ends(task), mmap_mode="r")[number : number + 2].tolist()
+        if start == end:
+            return pl.DataFrame()
+        with open(self._rows(task), "rb") as file:
+            file.seek(start)
+            return pl.read_ipc(io.BytesIO(file.read(end - start)))
+
+    def _rows(self, task: int) -> Path:
+        return self.folder / f"{task}.rows"
+
+    def _ends(self, task: int) -> Path:
+        return self.folder / f"{task}.ends"
+
+
+def _packed(frame: pl.DataFrame) -> bytes:
+    packed = io.BytesIO()
+    frame.write_ipc(packed, compression="lz4")
+    return packed.getvalue()
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Where to write a file that gets its name when it is whole, as others may be writing the same."""
+    unfinished = path.with_name(f"{UNFINISHED}{path.name}-{uuid.uuid4().hex[:12]}")
+    try:
+        yield unfinished
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

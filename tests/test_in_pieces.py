@@ -1,0 +1,219 @@
+"""Files released by tasks that read and write them: what comes out is right whoever runs the tasks, and how often."""
+
+import datetime as dt
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polars_engine import PolarsEngine
+from shoal import KAnonymity, Schema, anonymize, check
+from shoal._piece_engine import PieceEngine, Reading, can_compare, number_rows, pieces_of, plain_types
+from shoal._shelf import Shelf
+from shoal.datasets import make_census
+from shoal.engines import Crown, Fork
+from shoal.errors import DataError
+from shoal.in_pieces import release_pieces
+from shoal.parts import add_losses
+from shoal.privacy import LDiversity, TCloseness
+from shoal.release import make_anonymizer
+
+QUASI = ["age", "sex", "race", "education", "native-country"]
+NAMES = [*QUASI, "condition", "income"]
+
+
+def one_after_the_other(function, items):
+    return [function(item) for item in items]
+
+
+def twice(function, items):
+    """As Spark does when a worker is lost after its task was done."""
+    for item in items:
+        function(item)
+    return [function(item) for item in reversed(items)][::-1]
+
+
+@pytest.fixture(scope="module")
+def census():
+    made = make_census(6_000, seed=3)
+    return made.frame.select(NAMES), Schema([made.schema[name] for name in NAMES])
+
+
+@pytest.fixture
+def source(census, tmp_path):
+    folder = tmp_path / "table.parquet"
+    folder.mkdir()
+    for number in range(3):
+        census[0][2_000 * number : 2_000 * (number + 1)].write_parquet(folder / f"{number}.parquet", row_group_size=700)
+    return folder
+
+
+def release(source, schema, out, *, method="mondrian", constraints=(), rows=1_000, run=one_after_the_other,
+            y=None, marks=(), a_piece=900, **options):  # fmt: skip
+    out.mkdir()
+    anonymizer = make_anonymizer(method, schema, 10, constraints=constraints, **options)
+    reading = Reading(schema, marks, y)
+    names = list(pl.read_parquet_schema(sorted(source.glob("*.parquet"))[0] if source.is_dir() else source))
+    engine = PieceEngine(run, pieces_of(source, a_piece), names, reading, Shelf.made(out / "rows"))
+    asked = (KAnonymity(10), *constraints)
+    found = release_pieces(engine, anonymizer, asked, out / "table", out / "groups", rows_per_fragment=rows)
+    return found, pl.read_parquet(out / "table", hive_partitioning=False)
+
+
+@pytest.mark.parametrize("method", ["mondrian", "hilbert", "rplus", "sangreea", "accuracy-guided"])
+def test_fragments_keep_what_was_asked_for_and_every_row(census, source, tmp_path, method):
+    frame, schema = census
+    constraints = (LDiversity(3, attribute="condition"),)
+    found, written = release(source, schema, tmp_path / "out", method=method, constraints=constraints)
+    assert found.n_fragments > 3
+    assert written.height == frame.height
+    rest = ["condition", "income"]
+    assert written[rest].cast(pl.String).sort(rest).equals(frame[rest].cast(pl.String).sort(rest))
+    expected = check(written, schema, (KAnonymity(10), *constraints))
+    assert found.checked.holds
+    # What tasks have counted in boxes is what is in the table.
+    assert found.checked.measured == expected.measured
+    assert found.checked.risk == expected.risk
+
+
+def test_closeness_is_to_the_whole_table(census, source, tmp_path):
+    _, schema = census
+    constraints = (TCloseness(0.3, attribute="condition"),)
+    found, written = release(source, schema, tmp_path / "out", constraints=constraints)
+    expected = check(written, schema, (KAnonymity(10), *constraints))
+    assert [one.holds for one in found.checked.measured[:2]] == [True, True]
+    for ours, theirs in zip(found.checked.measured, expected.measured, strict=True):
+        assert ours.level == pytest.approx(theirs.level)
+
+
+def test_one_fragment_is_the_release_in_memory(census, source, tmp_path):
+    frame, schema = census
+    found, written = release(source, schema, tmp_path / "out", rows=10_000)
+    local = anonymize(frame, schema, 10)
+    assert found.n_fragments == 1
+    assert written.cast(pl.String).equals(local.frame.cast(pl.String))
+    assert add_losses(found.parts).ncp == pytest.approx(local.loss.ncp)
+
+
+def test_tasks_that_run_twice_change_nothing(census, source, tmp_path):
+    once, written = release(source, census[1], tmp_path / "once")
+    again, written_again = release(source, census[1], tmp_path / "again", run=twice)
+    assert written.equals(written_again)
+    assert add_losses(once.parts).ncp == add_losses(again.parts).ncp
+    assert {one.suffix for one in (tmp_path / "again" / "table").iterdir()} == {".parquet"}
+
+
+def test_rows_alike_that_are_too_many_are_passed_on(census, tmp_path):
+    frame, schema = census
+    same = pl.concat([frame[:1]] * 5_000).with_columns(frame["condition"][:5_000])
+    source = tmp_path / "skewed.parquet"
+    pl.concat([frame, same]).write_parquet(source, row_group_size=900)
+    found, written = release(source, schema, tmp_path / "out")
+    assert written.height == 11_000
+    assert found.checked.holds
+    assert max(found.checked.sizes.rows) >= 5_000
+    assert check(written, schema, [KAnonymity(10)]).measured[0] == found.checked.measured[0]
+
+
+def test_marks_are_missing_values_and_what_guides_is_left_out(census, tmp_path):
+    frame, schema = census
+    race = pl.when(pl.int_range(pl.len()) % 7 == 0).then(pl.lit("?")).otherwise(pl.col("race").cast(pl.String))
+    source = tmp_path / "table.parquet"
+    frame.with_columns(race.alias("race"), (pl.col("age") > 40).alias("says")).write_parquet(source)
+    found, written = release(source, schema, tmp_path / "out", method="accuracy-guided", y="says", marks=["?"])
+    assert found.checked.holds
+    assert written.columns == NAMES
+
+
+def test_a_table_that_changes_is_not_released(census, source, tmp_path):
+    def run(function, items):
+        found = one_after_the_other(function, items)
+        # Once its values are known the last file loses rows.
+        pl.read_parquet(source / "2.parquet")[:1_500].write_parquet(source / "2.parquet")
+        return found
+
+    with pytest.raises(DataError, match="has changed"):
+        release(source, census[1], tmp_path / "out", run=run)
+
+
+def test_a_table_without_rows_gets_a_sentence(census, tmp_path):
+    source = tmp_path / "empty.parquet"
+    census[0][:0].write_parquet(source)
+    with pytest.raises(DataError, match="no rows"):
+        release(source, census[1], tmp_path / "out")
+
+
+# Parts
+
+
+FRAMES = st.lists(
+    st.tuples(
+        st.none() | st.integers(-3, 12), st.none() | st.sampled_from([-1.5, 0.0, 2.25, 7.0]) | st.just(float("nan")),
+        st.none() | st.sampled_from("abc"), st.none() | st.dates(dt.date(2020, 1, 1), dt.date(2020, 1, 9)),
+    ), max_size=40,
+)  # fmt: skip
+CROWN = Crown(
+    [
+        Fork("i", low=None, high=4.5), Fork("f", low=0.0, high=2.25, missing=True), Fork("d", low=dt.date(2020, 1, 4)),
+        None, Fork("t", values=("a", "c")), None, None, None, Fork("t", values=(), missing=True), None, None,
+    ],
+    [1, 3, 5, 3, 7, 5, 6, 7, 9, 9, 10],
+    [2, 4, 8, 0, 6, 3, 2, 1, 10, 4, 5],
+    [{"i": 3, "f": None, "t": "a", "d": None}, {"i": None, "f": 7.0, "t": None, "d": dt.date(2020, 1, 2)}],
+)  # fmt: skip
+
+
+@given(FRAMES, st.sampled_from([pl.String, pl.Enum(["c", "b", "a"])]))
+def test_rows_find_the_leaf_that_an_expression_gives_them(rows, kind):
+    types = {"i": pl.Int32, "f": pl.Float64, "t": kind, "d": pl.Date}
+    frame = pl.DataFrame(rows, types, orient="row").with_columns(pl.col("f").fill_nan(None))
+    expected = PolarsEngine(frame.with_columns(pl.col("t").cast(pl.String))).leaves(CROWN)
+    assert number_rows(frame, CROWN, np.arange(CROWN.n_leaves)).tolist() == expected.tolist()
+
+
+@given(st.lists(st.lists(st.integers(0, 4), max_size=30), min_size=1, max_size=4), st.lists(st.integers(0, 4)))
+def test_a_shelf_gives_back_what_was_left_under_a_number(tmp_path_factory, tasks, asked):
+    shelf = Shelf.made(tmp_path_factory.mktemp("shelf") / "rows")
+    for task, numbers in enumerate(tasks):
+        frame = pl.DataFrame({"task": [task] * len(numbers), "row": np.arange(len(numbers))})
+        shelf.put(task, frame, np.array(numbers, np.int32), 5)
+    for number in set(asked):
+        found = shelf.take(len(tasks), [number])
+        expected = [(t, i) for t, numbers in enumerate(tasks) for i, one in enumerate(numbers) if one == number]
+        assert found.rows() == expected
+
+
+@given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 30))
+def test_pieces_are_all_rows_once(tmp_path_factory, sizes, wanted):
+    file = tmp_path_factory.mktemp("pieces") / "table.parquet"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shoal.files.row_groups", lambda _: sizes)
+        found = pieces_of(file, wanted)
+    rows = [row for piece in found for row in range(piece.first, piece.first + piece.n_rows)]
+    assert rows == list(range(sum(sizes)))
+    assert [piece.number for piece in found] == list(range(len(found)))
+    assert all(piece.n_rows <= 2 * wanted + max(sizes, default=0) for piece in found)
+
+
+def test_what_readers_may_see_differently_is_left_to_spark(census, source, tmp_path):
+    _, schema = census
+    types = plain_types(source)
+    assert types is not None
+    assert can_compare(types, schema)
+    assert not can_compare(types | {"age": pl.String()}, schema)
+    (source / "part=1").mkdir()
+    assert plain_types(source) is None
+    for name, frame in {
+        "times": pl.DataFrame({"at": [dt.datetime(2020, 1, 1)]}), "lists": pl.DataFrame({"all": [[1, 2]]}),
+    }.items():  # fmt: skip
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+        assert plain_types(tmp_path / f"{name}.parquet") is None
+    other = tmp_path / "other"
+    other.mkdir()
+    pl.DataFrame({"a": [1]}).write_parquet(other / "1.parquet")
+    pl.DataFrame({"a": ["x"]}).write_parquet(other / "2.parquet")
+    assert plain_types(other) is None
+    (other / "2.parquet").write_text("no table")
+    assert plain_types(other) is None
