@@ -137,9 +137,7 @@ def test_console_examples_use_options_that_exist(path):
         if name == "--version":
             continue
         known = {
-            option
-            for parameter in commands[name].params
-            for option in (*parameter.opts, *parameter.secondary_opts)
+            option for parameter in commands[name].params for option in (*parameter.opts, *parameter.secondary_opts)
         }
         assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, f"shoal {name}"
 

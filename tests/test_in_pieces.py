@@ -54,9 +54,10 @@ def release(source, schema, out, *, method="mondrian", constraints=(), rows=1_00
             y=None, marks=(), a_piece=900, **options):  # fmt: skip
     out.mkdir()
     anonymizer = make_anonymizer(method, schema, 10, constraints=constraints, **options)
-    reading = Reading(schema, marks, y)
-    names = list(pl.read_parquet_schema(sorted(source.glob("*.parquet"))[0] if source.is_dir() else source))
-    engine = PieceEngine(run, pieces_of(source, a_piece), names, reading, Shelf.made(out / "rows"))
+    types = plain_types(source)
+    assert types is not None
+    reading = Reading.of(types, schema, marks, y)
+    engine = PieceEngine(run, pieces_of(source, a_piece), reading, Shelf.made(out / "rows"))
     asked = (KAnonymity(10), *constraints)
     found = release_pieces(engine, anonymizer, asked, out / "table", out / "groups", rows_per_fragment=rows)
     return found, pl.read_parquet(out / "table", hive_partitioning=False)

@@ -291,9 +291,7 @@ def test_rows_that_stand_for_many_count_as_many(table: SimpleNamespace, asked: l
     answers = []
     for label in np.unique(table.labels):
         rows = np.flatnonzero(once[:, 0] == label).astype(np.int32)
-        answers.append(
-            kernel.rules_hold(rules, once_codes, once_members, weights, rows, 0, len(rows), hist, touched)
-        )
+        answers.append(kernel.rules_hold(rules, once_codes, once_members, weights, rows, 0, len(rows), hist, touched))
         assert not hist.any()
     by_label = dict(zip(np.unique(table.labels).tolist(), answers, strict=True))
     in_order = [by_label[table.labels[rows[0]]] for rows in naive.split(table.labels, range(table.n))]

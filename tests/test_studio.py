@@ -215,9 +215,11 @@ WORK = Hierarchy.from_dict({"gov": ["federal", "local"], "private": None, "self"
 
 def test_values_move_between_groups():
     moved = trees.move(WORK, "local", "self")
-    assert moved.leaves(moved.node("self")) == ("inc", "not-inc", "local") or set(
-        moved.leaves(moved.node("self"))
-    ) == {"inc", "not-inc", "local"}
+    assert moved.leaves(moved.node("self")) == ("inc", "not-inc", "local") or set(moved.leaves(moved.node("self"))) == {
+        "inc",
+        "not-inc",
+        "local",
+    }
     assert trees.move(moved, "federal", "self").n_nodes == WORK.n_nodes - 1  # an empty group is none
     grown = trees.add_group(WORK, "other", "private")
     assert grown.label_of(grown.common_ancestor(["private"])) == "private"

@@ -183,7 +183,6 @@ def ada(people):
     return people()
 
 
-
 # Data
 
 

@@ -15,7 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from shoal import files, frames
+from shoal import _names, files, frames
 from shoal._shelf import Shelf
 from shoal.engines import (
     MOST_VALUES,
@@ -28,14 +28,17 @@ from shoal.engines import (
     require_few_values,
     values_of,
 )
-from shoal.errors import DataError, reason
+from shoal.errors import DataError
 from shoal.schema import Schema
 from shoal.whole import Seen, is_plain_number
 
 CELLS_A_TASK = 10_000_000
 """Values that a task works on at a time, about; they take 1 GB at the most."""
 CHANGED = "The table has changed since its rows were counted, so nothing is released: start again."
-PLAIN = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date)
+PLAIN = (
+    *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64),
+    *(pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date),
+)
 Run = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 """Applies a function to each item, wherever that is done, and gives the results in the order of the items."""
 
@@ -60,19 +63,56 @@ class Reading(NamedTuple):
     """How tasks read rows."""
 
     schema: Schema
-    marks: Sequence[str]
+    """What is released."""
+    columns: Sequence[str]
+    """These attributes, and what a method is guided by, in the order of the file."""
+    names: Sequence[str]
+    """Columns whose texts are read as names."""
+    marks: Sequence[str] = ()
     """Texts that stand for a missing value."""
     guide: str | None = None
     """Column with what a method is guided by."""
+    words: Mapping[str, list[str]] | None = None
+    """All texts of these columns, once they are known."""
 
-    def read(self, piece: Piece, names: Sequence[str] | None = None) -> pl.DataFrame:
+    @classmethod
+    def of(
+        cls, types: Mapping[str, pl.DataType], schema: Schema, marks: Sequence[str] = (), guide: str | None = None
+    ) -> Reading:
+        """That of a table with these columns; identifiers are not even read."""
+        released = schema.without_identifiers()
+        columns = [name for name in types if name in released or name == guide]
+        few = [one.name for one in (*schema.quasi, *schema.sensitive, *schema.target)]
+        names = [name for name in few if types.get(name) in (pl.String, pl.Categorical, pl.Enum)]
+        return cls(released, columns, names, marks, guide)
+
+    def knowing(self, words: Mapping[str, list[str]]) -> Reading:
+        """The same, with what was found out: names are numbered alike in all pieces from now on."""
+        return self._replace(names=list(words), words=words)
+
+    def read(self, piece: Piece, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The rows of a piece as they are in the file."""
-        rows = pl.scan_parquet(piece.file, hive_partitioning=False)
-        rows = rows if names is None else rows.select(names)
-        try:
-            return rows.slice(piece.first, piece.n_rows).with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise DataError(f"{piece.file!r} cannot be read ({reason(error)}): mend it.") from None
+        columns = self.columns if columns is None else columns
+        frame = files.read_rows(piece.file, columns, self.names, piece.first, piece.n_rows)
+        if self.words is None:
+            return frame
+        known = frame.with_columns(
+            _names.among(frame[name], dict.fromkeys(words)) for name, words in self.words.items() if name in columns
+        )
+        if not known.null_count().equals(frame.null_count()):
+            raise DataError(CHANGED)
+        return known
+
+    def as_numbers(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows with the numbers of names, whose words need not be kept with them."""
+        return frame.with_columns(pl.col(pl.Enum).to_physical())
+
+    def from_numbers(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Such rows with their names."""
+        known = {} if self.words is None else self.words
+        return frame.with_columns(
+            _names.of_numbers(frame[name], words) for name, words in known.items() if name in frame.columns
+        )
 
     def as_seen(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Rows as methods see them: what is not a number, or a mark for a missing value, is missing."""
@@ -92,7 +132,7 @@ def plain_types(source: Path) -> dict[str, pl.DataType] | None:
     if not found or any(list(one.items()) != list(found[0].items()) for one in found):
         return None
     types = dict(found[0])
-    return types if all(kind.is_integer() or kind.is_float() or kind in PLAIN for kind in types.values()) else None
+    return types if all(kind in PLAIN for kind in types.values()) else None
 
 
 def can_compare(types: Mapping[str, pl.DataType], schema: Schema) -> bool:
@@ -132,8 +172,8 @@ def _runs_of(file: Path, wanted: int) -> Iterable[tuple[int, int]]:
 class PieceEngine(Engine[pl.Expr]):
     """Parquet files, looked at by tasks."""
 
-    def __init__(self, run: Run, pieces: Sequence[Piece], names: Sequence[str], reading: Reading, shelf: Shelf) -> None:
-        self.run, self.pieces, self.names, self.reading, self.shelf = run, pieces, names, reading, shelf
+    def __init__(self, run: Run, pieces: Sequence[Piece], reading: Reading, shelf: Shelf) -> None:
+        self.run, self.pieces, self.reading, self.shelf = run, pieces, reading, shelf
         self.alike_in_pieces = np.zeros((len(pieces), 0), np.int64)
         self._draw = Draw(0.0, 0)
         self._looked_at: dict[str, Seen] | None = None
@@ -158,6 +198,7 @@ class PieceEngine(Engine[pl.Expr]):
         if self._looked_at is None:
             found = self.run(partial(_look, self.reading, self._draw), self.pieces)
             self._looked_at, self._drawn = _together(found, self.reading.schema), [one.drawn for one in found]
+            self.reading = self.reading.knowing(_words_in(found, self.reading))
         return self._looked_at
 
     def draw_while_looking(self, n_rows: int, seed: int) -> None:
@@ -182,6 +223,7 @@ class PieceEngine(Engine[pl.Expr]):
     def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
         """Count what is in each leaf, and leave its rows on the shelf, as they are read anyway."""
         assert member_of is None, "whoever has a population does not work in pieces"
+        assert self._seen, "names are numbered by what was looked at"
         found = self.run(partial(_sort_out, self.reading, self.shelf, crown, list(sensitive)), self.pieces)
         in_pieces = np.stack([one[0] for one in found])
         rows, self.alike_in_pieces = in_pieces.sum(axis=0), in_pieces[:, crown.n_of_tree :]
@@ -201,16 +243,15 @@ class Looked(NamedTuple):
     ends: pl.DataFrame
     """Of plain numbers: the lowest, the highest, and how many are missing."""
     values: dict[str, pl.DataFrame]
-    """Of others: each value, and how many rows have it."""
+    """Of others, and of all names: each value, and how many rows have it."""
     drawn: pl.DataFrame
     """A sample of the rows."""
 
 
 def _look(reading: Reading, draw: Draw, piece: Piece) -> Looked:
     plain, others = _kinds(reading.schema)
-    guide = [] if reading.guide is None or reading.guide in reading.schema else [reading.guide]
-    names = [*plain, *others] if draw.share == 0 else [*(one.name for one in reading.schema), *guide]
-    frame = reading.as_seen(reading.read(piece, names))
+    others += [name for name in reading.names if name not in others]
+    frame = reading.as_seen(reading.read(piece, [*plain, *others] if draw.share == 0 else reading.columns))
     drawn = np.random.default_rng([draw.seed, piece.number]).random(frame.height) < draw.share
     asked = []
     for j, name in enumerate(plain):
@@ -222,9 +263,17 @@ def _look(reading: Reading, draw: Draw, piece: Piece) -> Looked:
 
 def count_values(frame: pl.DataFrame, name: str, weight: str | None = None) -> pl.DataFrame:
     """Each value of a column as ``v``, and how many rows have it as ``n``."""
+    if weight is None and isinstance(frame.schema[name], pl.Enum):
+        return _count_names(frame[name])
     rows = pl.len() if weight is None else pl.col(weight).sum()
     counted = frame.group_by(pl.col(name).alias("v")).agg(rows.cast(pl.Int64).alias("n"))
     return _as_texts(counted.head(MOST_VALUES + 1))
+
+
+def _count_names(column: pl.Series) -> pl.DataFrame:
+    counts = [*_names.count(column).tolist(), column.null_count()]
+    counted = pl.DataFrame({"v": [*_names.words_of(column), None], "n": counts}, {"v": pl.String, "n": pl.Int64})
+    return counted.filter(pl.col("n") > 0).head(MOST_VALUES + 1)
 
 
 def add_values(found: Sequence[pl.DataFrame], name: str) -> Seen:
@@ -250,6 +299,16 @@ def _together(found: Sequence[Looked], schema: Schema) -> dict[str, Seen]:
     return seen | {name: add_values([one.values[name] for one in found], name) for name in others}
 
 
+def _words_in(found: Sequence[Looked], reading: Reading) -> dict[str, list[str]]:
+    """All texts of names, with the marks for missing values; a column that has too many different ones stays text."""
+    words = {}
+    for name in reading.names:
+        every = pl.concat([one.values[name]["v"] for one in found]).drop_nulls().unique()
+        if len(every) <= MOST_VALUES:
+            words[name] = list(dict.fromkeys([*every.sort(), *reading.marks]))
+    return words
+
+
 def _combine(reading: Reading, names: list[str], most: int, piece: Piece) -> pl.DataFrame:
     frame = reading.as_seen(reading.read(piece, names))
     return _as_texts(frame.group_by(names).agg(pl.len().cast(pl.Int64).alias(ROWS)).head(most + 1))
@@ -264,7 +323,7 @@ def _sort_out(
         raise DataError(CHANGED)
     frame = reading.as_seen(raw)
     leaves = number_rows(frame, crown, np.arange(crown.n_leaves))
-    shelf.put(piece.number, raw, leaves, crown.n_leaves)
+    shelf.put(piece.number, reading.as_numbers(raw), leaves, crown.n_leaves)
     numbered = frame.select(pl.Series("leaf", leaves), *sensitive)
     counted = {}
     for name in sensitive:
@@ -286,6 +345,8 @@ def number_rows(frame: pl.DataFrame, crown: Crown, number_of_leaf: np.ndarray) -
 
     Rows are parted node by node, so that the time grows with the depth of the tree, not with its leaves.
     """
+    looking = [_Looking.at(frame[name]) for name in dict.fromkeys(test.attribute for test in crown.tests if test)]
+    columns = {one.column.name: one for one in looking}
     numbers = np.empty(frame.height, np.int32)
     waiting = [(0, np.arange(frame.height, dtype=np.uint32))]
     while waiting:
@@ -294,11 +355,33 @@ def number_rows(frame: pl.DataFrame, crown: Crown, number_of_leaf: np.ndarray) -
         if test is None:
             numbers[rows] = number_of_leaf[crown.right[node]]
         elif len(rows):
-            left = _passes(frame[test.attribute].gather(rows), test)
+            left = columns[test.attribute].passes(rows, test)
             waiting += [(crown.left[node], rows[left]), (crown.right[node], rows[~left])]
     for i, values in enumerate(crown.alike):
         numbers[_are_alike(frame, values)] = number_of_leaf[crown.n_of_tree + i]
     return numbers
+
+
+class _Looking(NamedTuple):
+    """A column that is asked for many times."""
+
+    column: pl.Series
+    numbers: np.ndarray | None
+    """Those of its names; the missing one has the last number."""
+
+    @classmethod
+    def at(cls, column: pl.Series) -> _Looking:
+        if not isinstance(column.dtype, pl.Enum):
+            return cls(column, None)
+        numbers = column.to_physical().cast(pl.UInt32).fill_null(len(_names.words_of(column)))
+        return cls(column, numbers.to_numpy())
+
+    def passes(self, rows: np.ndarray, test: Fork) -> np.ndarray:
+        if self.numbers is None or test.values is None:
+            return _passes(self.column.gather(rows), test)
+        values = set(test.values)
+        passed = np.array([*(word in values for word in _names.words_of(self.column)), test.missing])
+        return passed[self.numbers[rows]]
 
 
 def _passes(column: pl.Series, test: Fork) -> np.ndarray:

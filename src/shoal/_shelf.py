@@ -70,7 +70,9 @@ class Shelf(NamedTuple):
 
 def _packed(frame: pl.DataFrame) -> bytes:
     packed = io.BytesIO()
-    frame.write_ipc(packed, compression="lz4")
+    # Texts become far smaller; with numbers it would take longer than all else, and bring little.
+    only_numbers = all(kind.is_numeric() for kind in frame.dtypes)
+    frame.write_ipc(packed, compression="uncompressed" if only_numbers else "lz4")
     return packed.getvalue()
 
 

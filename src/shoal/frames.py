@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from shoal import _names
 from shoal._kernels import groups, texts
 from shoal.errors import DataError
 
@@ -140,6 +141,13 @@ def take(series: nw.Series[Any], rows: np.ndarray) -> nw.Series[Any]:
 def take_rows(frame: nw.DataFrame[Any], rows: np.ndarray) -> nw.DataFrame[Any]:
     """``frame[rows]``: faster than column by column."""
     return frame[np.ascontiguousarray(rows, dtype=np.intp)]
+
+
+def as_names(frame: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """The frame of polars with its texts as names, which are gathered and written faster."""
+    native = frame.to_native()
+    texts = [name for name in frame.columns if frame.schema[name] == nw.String]
+    return nw.from_native(native.with_columns(_names.of_texts(native[name]) for name in texts))
 
 
 def new_series(name: str, values: list[Any], like: nw.DataFrame[Any]) -> nw.Series[Any]:

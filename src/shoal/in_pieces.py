@@ -27,6 +27,7 @@ from shoal.fragments import Fragmentation, fragment, sample_size
 from shoal.partition import count_groups
 from shoal.parts import Part, as_written, column_reader, left_out, part_alike, release_part
 from shoal.privacy import PrivacyModel
+from shoal.recoding import TEXT_RECODINGS
 from shoal.release import Checked, Judge, Look
 from shoal.schema import Schema
 from shoal.table import Column, encode_like
@@ -70,7 +71,9 @@ def release_pieces(
     if engine.count() == 0:
         raise DataError(NO_ROWS)
     engine.draw_while_looking(sample_size(engine.count(), rows_per_fragment), seed)
-    cut = fragment(engine, _on_one_core(method), rows_per_fragment, seed, column_reader(engine.reading.guide))
+    schema = engine.reading.schema
+    guide = column_reader(engine.reading.guide)
+    cut = fragment(engine, _for_tasks(method, schema), rows_per_fragment, seed, guide)
     tasks = Tasks(cut, engine.reading, len(engine.pieces), engine.shelf, Shelf.made(scratch), place)
     place.mkdir()
     n_cut, alike = tasks.n_cut, engine.alike_in_pieces
@@ -83,8 +86,7 @@ def release_pieces(
     if sum(one.n_rows for one in released) != cut.n_rows:
         raise DataError(CHANGED)
     _remove_strays(place)
-    schema = engine.reading.schema
-    judge = Judge(schema, constraints, [name for name in engine.names if name not in tasks.hidden])
+    judge = Judge(schema, constraints, [name for name in engine.reading.columns if name not in tasks.hidden])
     found = {one: add_values([some.sensitive[one.name] for some in released], one.name) for one in schema.sensitive}
     columns = [code_values(seen, one)[0] for one, seen in found.items()]
     for look in engine.run(partial(_judge, judge, columns, tasks, len(released)), range(tasks.n_boxes)):
@@ -120,8 +122,7 @@ class Tasks(NamedTuple):
     @property
     def hidden(self) -> list[str]:
         """Columns that are not released."""
-        schema = self.reading.schema
-        return [*(one.name for one in schema.identifiers), *left_out(self.reading.guide, schema)]
+        return left_out(self.reading.guide, self.reading.schema)
 
     @property
     def n_boxes(self) -> int:
@@ -142,35 +143,41 @@ class Tasks(NamedTuple):
         else:
             part, frame = None, self._pass_on(fragment, piece)
         with written_whole(out) as unfinished:
-            frame.write_parquet(unfinished, compression="snappy")
+            files.write_texts(frame, unfinished)
         # What counts is what was written.
-        quasi, sensitive = _names(self.reading.schema)
-        written = self._as_judged(files.read_names(out, [*quasi, *sensitive]))
-        counted = _count_alike(written, [*quasi, *sensitive])
+        quasi, sensitive = _names_in(self.reading.schema)
+        texts = [name for name, kind in pl.read_parquet_schema(out).items() if kind == pl.String]
+        written = self._as_judged(files.read_rows(out, [*quasi, *sensitive], texts))
+        # Names are numbered otherwise in each file; groups are to be found by what is written.
+        counted = _count_alike(written, [*quasi, *sensitive]).with_columns(pl.col(pl.Enum).cast(pl.Categorical))
         boxes = counted.select((pl.struct(quasi).hash(0) % self.n_boxes).cast(pl.Int32).alias("box"))["box"]
         self.groups.put(number, counted, boxes.to_numpy(), self.n_boxes)
         return Written(written.height, part, {name: count_values(counted, name, ROWS) for name in sensitive})
 
     def _release_fragment(self, fragment: int) -> tuple[Part, pl.DataFrame]:
         leaves = np.flatnonzero(self.cut.fragment_of_leaf == fragment)
-        raw = self.rows.take(self.n_pieces, leaves.tolist())
+        raw = self.reading.from_numbers(self.rows.take(self.n_pieces, leaves.tolist()))
         if raw.height != self.cut.rows[fragment]:
             raise DataError(CHANGED)
         method, whole = self.cut.method, self.cut.whole
         read_guide = column_reader(self.reading.guide)
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
-        raw = raw.drop(left_out(self.reading.guide, self.reading.schema))
+        raw = raw.drop(self.hidden)
+        if method.recoding not in TEXT_RECODINGS:
+            # A suppressed row has a mark in columns of texts, and nothing in others.
+            raw = raw.with_columns(pl.col(pl.Enum).cast(pl.String))
         seen = files.mark_missing(raw, self.reading.marks, [*whole.quasi, *whole.sensitive])
-        part = release_part(method, seen, whole, guide, fragment, checked_later=True)
-        return part._replace(frame=None), as_written(part.frame, raw, method, whole.dates)
+        part = release_part(method, seen, whole, guide, fragment, checked_later=True, as_names=True)
+        return part._replace(frame=None), as_written(part.frame, raw, method, whole.dates, as_names=True)
 
     def _pass_on(self, fragment: int, piece: int) -> pl.DataFrame:
         """Rows that are all alike, as they are; those that mean the same in several ways are written in one."""
         number = fragment - self.n_cut
-        raw = self.rows.take_from(piece, self.cut.crown.n_of_tree + number).drop(self.hidden)
+        raw = self.rows.take_from(piece, self.cut.crown.n_of_tree + number)
+        raw = self.reading.from_numbers(raw).drop(self.hidden)
         values = self.cut.crown.alike[number]
         alike = raw.with_columns(pl.lit(value, raw.schema[name]).alias(name) for name, value in values.items())
-        return as_written(alike, raw, self.cut.method, self.cut.whole.dates)
+        return as_written(alike, raw, self.cut.method, self.cut.whole.dates, as_names=True)
 
     def _as_judged(self, written: pl.DataFrame) -> pl.DataFrame:
         """Released rows as a check sees them: without marks, for these were taken before."""
@@ -182,7 +189,7 @@ def _judge(judge: Judge, columns: Sequence[Column], tasks: Tasks, n_tasks: int, 
     entries = tasks.groups.take(n_tasks, [box])
     if entries.is_empty():
         return None
-    quasi, _ = _names(tasks.reading.schema)
+    quasi, _ = _names_in(tasks.reading.schema)
     opened = frames.open_frame(entries)
     labels = frames.group_rows(opened, quasi)
     coded = [replace(column, codes=encode_like(opened[column.name], column)) for column in columns]
@@ -198,12 +205,13 @@ def _count_alike(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     return frame[firsts].with_columns(pl.Series(ROWS, rows))
 
 
-def _on_one_core(method: Anonymizer) -> Anonymizer:
-    """The same method, on the one core that a task has."""
-    return clone(method).set_params(n_jobs=1) if "n_jobs" in method.get_params() else method
+def _for_tasks(method: Anonymizer, schema: Schema) -> Anonymizer:
+    """The same method for rows without identifiers, on the one core that a task has."""
+    one_core = {"n_jobs": 1} if "n_jobs" in method.get_params() else {}
+    return clone(method).set_params(schema=schema, **one_core)
 
 
-def _names(schema: Schema) -> tuple[list[str], list[str]]:
+def _names_in(schema: Schema) -> tuple[list[str], list[str]]:
     return [one.name for one in schema.quasi], [one.name for one in schema.sensitive]
 
 

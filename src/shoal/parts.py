@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from sklearn.base import clone
 
-from shoal import frames
+from shoal import _names, frames
 from shoal.anonymizers import Anonymizer
 from shoal.errors import GuaranteeError
 from shoal.guards import membership, released_rows
@@ -40,18 +40,26 @@ class Part(NamedTuple):
 
 
 def release_part(
-    method: Anonymizer, frame: Any, whole: Whole, y: Any, number: int, *, checked_later: bool = False
+    method: Anonymizer,
+    frame: Any,
+    whole: Whole,
+    y: Any,
+    number: int,
+    *,
+    checked_later: bool = False,
+    as_names: bool = False,
 ) -> Part:
     """Release the rows of a fragment as part of the whole table, and see what comes out of it.
 
     ``y`` is what the method is guided by, a value for each row. With a model about a population all its rows are in the
-    frame, and some are released. Unless it is ``checked_later``, what comes out is counted once more.
+    frame, and some are released. Unless it is ``checked_later``, what comes out is counted once more. Texts are given
+    ``as_names`` if asked for.
     """
     one = clone(method)
     one._whole = whole
     if one.random_state is not None:
         one.random_state = np.random.SeedSequence([seed_of(one.random_state), number]).generate_state(1)[0]
-    return measure_part(one, *one.anonymize_frame(frame, y), checked_later=checked_later)
+    return measure_part(one, *one.anonymize_frame(frame, y, as_names=as_names), checked_later=checked_later)
 
 
 def measure_part(method: Anonymizer, released: nw.DataFrame[Any], table: Table, *, checked_later: bool = False) -> Part:
@@ -139,11 +147,16 @@ def add_losses(parts: Sequence[Part]) -> Loss:
 
 
 def as_written(
-    released: Any, raw: pl.DataFrame, method: Anonymizer, dates: Collection[str] = frozenset()
+    released: Any,
+    raw: pl.DataFrame,
+    method: Anonymizer,
+    dates: Collection[str] = frozenset(),
+    *,
+    as_names: bool = False,
 ) -> pl.DataFrame:
     """Released rows with columns of one type in all fragments; others as they were, marks for missing values too.
 
-    ``dates`` are quasi-identifiers whose means are dates.
+    ``dates`` are quasi-identifiers whose means are dates. Texts are given ``as_names`` if asked for.
     """
     schema = method.schema
     assert schema is not None
@@ -151,7 +164,7 @@ def as_written(
     opened = frames.open_frame(released)
     frame = opened.to_native()
     if method.recoding in TEXT_RECODINGS:
-        frame = frame.with_columns(_as_texts(opened[name]) for name in quasi)
+        frame = frame.with_columns(_as_texts(opened[name], as_names=as_names) for name in quasi)
     elif method.recoding == "mean":
         means = [one.name for one in schema.quasi if one.kind == "numeric"]
         frame = frame.with_columns(_as_date(frame[n]) if n in dates else frame[n].cast(pl.Float64) for n in means)
@@ -164,12 +177,13 @@ def _as_date(series: pl.Series) -> pl.Series:
     return series.str.slice(0, 10).str.to_date() if series.dtype == pl.String else series.cast(pl.Date)
 
 
-def _as_texts(series: nw.Series[Any]) -> pl.Series:
+def _as_texts(series: nw.Series[Any], *, as_names: bool) -> pl.Series:
     """Values as they are written in a release, also where nothing was generalised."""
-    if series.dtype == nw.String:
+    if series.dtype == (nw.Enum if as_names else nw.String):
         return series.to_native()  # type: ignore[no-any-return]
     factor = frames.factorize(series)
     texts = pl.Series(series.name, [*(plain_text(value, factor.content) for value in factor.values), None], pl.String)
+    texts = _names.of_texts(texts) if as_names else texts
     return texts.gather(np.where(factor.codes < 0, len(factor.values), factor.codes))
 
 

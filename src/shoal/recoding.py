@@ -272,17 +272,28 @@ def build_groups(frame: nw.DataFrame[Any], recoded: dict[str, Recoded]) -> nw.Da
 
 
 def release_frame(
-    frame: nw.DataFrame[Any], schema: Schema, groups: nw.DataFrame[Any], labels: np.ndarray
+    frame: nw.DataFrame[Any],
+    schema: Schema,
+    groups: nw.DataFrame[Any],
+    labels: np.ndarray,
+    *,
+    as_names: bool = False,
 ) -> nw.DataFrame[Any]:
     """``groups[labels]`` beside the columns that are released as they are; identifiers are left out.
 
-    Suppressed rows are released as the top: ``*`` where a column is text by now, else missing.
+    Suppressed rows are released as the top: ``*`` where a column is text by now, else missing. Texts of groups are
+    given as names where that is asked for.
     """
     suppressed = labels < 0
-    rows = np.where(suppressed, 0, labels) if suppressed.any() else labels
-    taken = frames.take_rows(groups, rows)
-    released = {name: taken[name] for name in groups.columns}
     if suppressed.any():
-        released = {name: frames.blank(series, suppressed, TOP) for name, series in released.items()}
+        groups, labels = _with_top(groups), np.where(suppressed, len(groups), labels)
+    taken = frames.take_rows(frames.as_names(groups) if as_names else groups, labels)
     dropped = [attribute.name for attribute in schema.identifiers]
-    return frames.replace_columns(frame, released).drop(dropped)
+    return frames.replace_columns(frame, {name: taken[name] for name in taken.columns}).drop(dropped)
+
+
+def _with_top(groups: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """One more group behind the others, for rows that are suppressed."""
+    n = len(groups)
+    more = frames.take_rows(groups, np.append(np.arange(n), 0))
+    return frames.side_by_side({name: frames.blank(more[name], np.arange(n + 1) == n, TOP) for name in more.columns})

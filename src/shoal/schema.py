@@ -203,6 +203,10 @@ class Schema:
         """What a model predicts."""
         return self._of("target")
 
+    def without_identifiers(self) -> Schema:
+        """The attributes that are released."""
+        return Schema(attribute for attribute in self if attribute.role != "identifier")
+
     @property
     def identifiers(self) -> tuple[Attribute, ...]:
         """What names a person; never released."""

@@ -186,12 +186,12 @@ def _release_files(
 ) -> Done:
     """Let tasks read, sort and write files themselves, all of them in folders beside the release."""
     require_same_columns([name for name in types if name not in left_out(job.y, job.schema)], job.schema)
-    reading = Reading(job.schema, job.missing_marks, job.y)
+    reading = Reading.of(types, job.schema, job.missing_marks, job.y)
     with _removed(session, beside := _beside(out, "sorted")):
         scratch = _local(session, beside)
         fitting = rows_a_task(len(types))
         pieces = pieces_of(_local(session, source), fitting)
-        engine = PieceEngine(_runner(session), pieces, list(types), reading, Shelf.made(scratch / "rows"))
+        engine = PieceEngine(_runner(session), pieces, reading, Shelf.made(scratch / "rows"))
         checked, parts, n_fragments = release_pieces(
             engine,
             job.method,

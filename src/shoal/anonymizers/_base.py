@@ -119,11 +119,11 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         released, _ = self.anonymize_frame(X, y)
         return self._close(released, X)
 
-    def anonymize_frame(self, X: Any, y: Any = None) -> tuple[nw.DataFrame[Any], Table]:
-        """The released rows and the encoded table they were made from."""
+    def anonymize_frame(self, X: Any, y: Any = None, *, as_names: bool = False) -> tuple[nw.DataFrame[Any], Table]:
+        """The released rows and the encoded table they were made from; texts of polars as names if asked for."""
         frame = self._open(X, reset=True)
         table = self._fit(frame, y)
-        return release_frame(frame, self.schema_, self._groups, self.labels_), table
+        return release_frame(frame, self.schema_, self._groups, self.labels_, as_names=as_names), table
 
     def transform(self, X: Any) -> Any:
         """Put rows into the vocabulary of the fitted groups.

@@ -67,7 +67,7 @@ def handed_out(
     ids: np.ndarray | None = None,
 ) -> nw.DataFrame[Any]:
     """The released rows, with their numbers in front if given; of a population only those that are released."""
-    released = release_frame(frame, _without_identifiers(schema), groups, labels)
+    released = release_frame(frame, schema.without_identifiers(), groups, labels)
     if ids is not None:
         name = _unused("row", released.columns)
         numbers = frames.new_series(name, ids.tolist(), released) if len(ids) else _no_numbers(name, released)
@@ -77,11 +77,6 @@ def handed_out(
     table = Table({member_of: encode_column(frame[member_of], schema[member_of])}, schema, len(frame))
     members = np.flatnonzero(released_rows(table, member_of))
     return nw.maybe_reset_index(frames.take_rows(released, members).drop(member_of))
-
-
-def _without_identifiers(schema: Schema) -> Schema:
-    """The attributes that are released or looked at."""
-    return Schema(attribute for attribute in schema if attribute.role != "identifier")
 
 
 def same_values(one: nw.DataFrame[Any], two: nw.DataFrame[Any]) -> tuple[np.ndarray, np.ndarray]:

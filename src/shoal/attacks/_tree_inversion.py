@@ -231,6 +231,7 @@ class Oracle:
         numbers = [self._numbers.setdefault(one, len(self._numbers)) for one in distinct.tolist()]
         return np.array(numbers, np.intp)[codes.reshape(-1)]
 
+
 def read_labels(y: Any, n_rows: int, who: str) -> np.ndarray | None:
     """True labels, one a row, none of them missing; None if there are none."""
     if y is None:

@@ -207,9 +207,7 @@ def compare_models(frame: pl.DataFrame, schema: Schema, settings: Settings, raw:
         retrained = seeded(raw.estimator, SEED).fit(released, y)
     step("Comparing both")
     seen = parts.held_out.select(names).to_native()
-    found: Comparison = compare(
-        raw.model, retrained, seen, parts.truth, (raw.rows, parts.y), (released, y), schema
-    )
+    found: Comparison = compare(raw.model, retrained, seen, parts.truth, (raw.rows, parts.y), (released, y), schema)
     return {
         "model": raw.name,
         "score": found.score,
