@@ -51,9 +51,7 @@ def main() -> None:
         rows.append(line(f"social, white-box ({name.removeprefix('AttributeInferenceWhiteBox')})", inverted,
                          white_seconds, found))  # fmt: skip
     start = time.perf_counter()
-    strongest = infer_membership(
-        *target, attacks=["RMIA online", "references and boosting"], n_references=16, n_jobs=2
-    )
+    strongest = infer_membership(*target, attacks=["RMIA online", "references and boosting"], n_references=16, n_jobs=2)
     spent = time.perf_counter() - start
     rows += [line(f"membership, {found.attack}", found, spent, None) for found in strongest]
     show(

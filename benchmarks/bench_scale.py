@@ -109,7 +109,8 @@ def run_watched(engine: str, file: Path, folder: Path) -> dict[str, float]:
 def watch(process: subprocess.Popen[str], peak: list[int]) -> None:
     while process.poll() is None:
         peak[0] = max(peak[0], memory_of(process.pid))
-        time.sleep(0.1)
+        # Counting shared pages holds up the processes that have them.
+        time.sleep(0.4)
 
 
 def memory_of(root: int) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polars_engine import PolarsEngine
-from shoal import KAnonymity, Schema, anonymize, check
+from shoal import Attribute, KAnonymity, Schema, anonymize, check
 from shoal._piece_engine import PieceEngine, Reading, can_compare, number_rows, pieces_of, plain_types
 from shoal._shelf import Shelf
 from shoal.datasets import make_census
@@ -126,6 +126,43 @@ def test_marks_are_missing_values_and_what_guides_is_left_out(census, tmp_path):
     found, written = release(source, schema, tmp_path / "out", method="accuracy-guided", y="says", marks=["?"])
     assert found.checked.holds
     assert written.columns == NAMES
+
+
+@pytest.mark.parametrize("recoding", ["interval", "representative"])
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical])
+def test_texts_identifiers_marks_and_suppressed_rows_are_as_in_memory(census, tmp_path, kind, recoding):
+    frame, schema = census
+    texts = frame.with_columns(pl.col(pl.Enum).cast(pl.String)).with_columns(
+        pl.when(pl.int_range(pl.len()) % 5 == 0).then(pl.lit("?")).otherwise(pl.col("race")).alias("race"),
+        pl.format("person {}", pl.int_range(pl.len())).alias("name"),
+        pl.format("says {}", pl.int_range(pl.len()) % 50).alias("note"),
+    )
+    more = [Attribute("name", role="identifier"), Attribute("note", role="other")]
+    schema = Schema([*schema, *more])
+    source = tmp_path / "texts.parquet"
+    texts.with_columns(pl.col(pl.String).cast(kind)).write_parquet(source, row_group_size=700)
+    how = {"suppression": 0.05, "recoding": recoding}
+    found, written = release(source, schema, tmp_path / "out", marks=["?"], rows=10_000, **how)
+    missing = pl.when(pl.col("race") != "?").then(pl.col("race"))
+    local = anonymize(texts.with_columns(missing.alias("race")), schema, 10, **how)
+    assert found.n_fragments == 1
+    assert local.loss.ncp == pytest.approx(add_losses(found.parts).ncp)
+    assert sum(part.n_suppressed for part in found.parts) == local.suppressed > 0
+    assert written.schema["race"] == written.schema["condition"] == pl.String
+    assert written.cast(pl.String).equals(local.frame.cast(pl.String))
+    # Words that no row of a file has are not in it either.
+    assert not any(b"person 1" in file.read_bytes() for file in (tmp_path / "out").rglob("*.*"))
+
+
+def test_values_that_come_while_the_table_is_read_are_not_released(census, source, tmp_path):
+    def run(function, items):
+        found = one_after_the_other(function, items)
+        other = pl.read_parquet(source / "2.parquet").with_columns(pl.lit("Other, too").alias("race"))
+        other.with_columns(pl.col("race").cast(pl.Enum(["Other, too"]))).write_parquet(source / "2.parquet")
+        return found
+
+    with pytest.raises(DataError, match="has changed"):
+        release(source, census[1], tmp_path / "out", run=run)
 
 
 def test_a_table_that_changes_is_not_released(census, source, tmp_path):

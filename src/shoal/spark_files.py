@@ -358,7 +358,10 @@ def _separator_of(out: str, separator: str | None) -> str:
 @contextmanager
 def _session(master: str | None, memory: int | None) -> Iterator[SparkSession]:
     """A session that is stopped in the end; what goes wrong there is told in one sentence."""
-    settings = {} if memory is None else {"spark.driver.memory": f"{max(memory // 2**21, 512)}m"}
+    # A task whose worker speaks over TCP waits 40 ms for what is confirmed late.
+    settings = {"spark.python.unix.domain.socket.enabled": "true"}
+    if memory is not None:
+        settings["spark.driver.memory"] = f"{max(memory // 2**21, 512)}m"
     with (
         surviving_broken_pipes(),
         tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log,
