@@ -190,7 +190,9 @@ def _release_files(
     with _removed(session, beside := _beside(out, "sorted")):
         scratch = _local(session, beside)
         fitting = rows_a_task(len(types))
-        pieces = pieces_of(_local(session, source), fitting)
+        rows_per_fragment = job.rows_per_fragment or fitting
+        # Where there is room for larger fragments there is for larger pieces, which meet fewer of them.
+        pieces = pieces_of(_local(session, source), max(fitting, rows_per_fragment))
         engine = PieceEngine(_runner(session), pieces, reading, Shelf.made(scratch / "rows"))
         checked, parts, n_fragments = release_pieces(
             engine,
@@ -198,7 +200,7 @@ def _release_files(
             job.constraints,
             _local(session, place),
             scratch / "groups",
-            rows_per_fragment=job.rows_per_fragment or fitting,
+            rows_per_fragment=rows_per_fragment,
             seed=job.seed,
         )
     return Done(checked, add_losses(parts), sum(part.n_suppressed for part in parts), n_fragments)
