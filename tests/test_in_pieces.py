@@ -10,29 +10,41 @@ from hypothesis import strategies as st
 
 from polars_engine import PolarsEngine
 from shoal import Attribute, KAnonymity, Schema, anonymize, check
+from shoal._piece_check import check_pieces
 from shoal._piece_engine import PieceEngine, Reading, can_compare, number_rows, pieces_of, plain_types
 from shoal._shelf import Shelf
 from shoal.datasets import make_census
 from shoal.engines import Crown, Fork
 from shoal.errors import DataError
+from shoal.files import mark_missing
 from shoal.in_pieces import release_pieces
 from shoal.parts import add_losses
 from shoal.privacy import LDiversity, TCloseness
-from shoal.release import make_anonymizer
+from shoal.release import Judge, make_anonymizer
 
 QUASI = ["age", "sex", "race", "education", "native-country"]
 NAMES = [*QUASI, "condition", "income"]
 
 
-def one_after_the_other(function, items):
-    return [function(item) for item in items]
+class OneAfterTheOther:
+    def each(self, function, items):
+        return [function(item) for item in items]
+
+    def by_box(self, sort_out, items, n_boxes, function):
+        boxes = [[] for _ in range(n_boxes)]
+        for found in self.each(lambda item: list(sort_out(item)), items):
+            for box, one in found:
+                boxes[box].append(one)
+        return self.each(function, boxes)
 
 
-def twice(function, items):
+class Twice(OneAfterTheOther):
     """As Spark does when a worker is lost after its task was done."""
-    for item in items:
-        function(item)
-    return [function(item) for item in reversed(items)][::-1]
+
+    def each(self, function, items):
+        for item in items:
+            function(item)
+        return [function(item) for item in reversed(items)][::-1]
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +62,16 @@ def source(census, tmp_path):
     return folder
 
 
-def release(source, schema, out, *, method="mondrian", constraints=(), rows=1_000, run=one_after_the_other,
+def release(source, schema, out, *, method="mondrian", constraints=(), rows=1_000, crew=None,
             y=None, marks=(), a_piece=900, **options):  # fmt: skip
     out.mkdir()
     anonymizer = make_anonymizer(method, schema, 10, constraints=constraints, **options)
     types = plain_types(source)
     assert types is not None
     reading = Reading.of(types, schema, marks, y)
-    engine = PieceEngine(run, pieces_of(source, a_piece), reading, Shelf.made(out / "rows"))
+    engine = PieceEngine(crew or OneAfterTheOther(), pieces_of(source, a_piece), reading, Shelf.made(out / "rows"))
     asked = (KAnonymity(10), *constraints)
-    found = release_pieces(engine, anonymizer, asked, out / "table", out / "groups", rows_per_fragment=rows)
+    found = release_pieces(engine, anonymizer, asked, out / "table", rows_per_fragment=rows)
     return found, pl.read_parquet(out / "table", hive_partitioning=False)
 
 
@@ -100,7 +112,7 @@ def test_one_fragment_is_the_release_in_memory(census, source, tmp_path):
 
 def test_tasks_that_run_twice_change_nothing(census, source, tmp_path):
     once, written = release(source, census[1], tmp_path / "once")
-    again, written_again = release(source, census[1], tmp_path / "again", run=twice)
+    again, written_again = release(source, census[1], tmp_path / "again", crew=Twice())
     assert written.equals(written_again)
     assert add_losses(once.parts).ncp == add_losses(again.parts).ncp
     assert {one.suffix for one in (tmp_path / "again" / "table").iterdir()} == {".parquet"}
@@ -155,25 +167,27 @@ def test_texts_identifiers_marks_and_suppressed_rows_are_as_in_memory(census, tm
 
 
 def test_values_that_come_while_the_table_is_read_are_not_released(census, source, tmp_path):
-    def run(function, items):
-        found = one_after_the_other(function, items)
-        other = pl.read_parquet(source / "2.parquet").with_columns(pl.lit("Other, too").alias("race"))
-        other.with_columns(pl.col("race").cast(pl.Enum(["Other, too"]))).write_parquet(source / "2.parquet")
-        return found
+    class Changing(OneAfterTheOther):
+        def each(self, function, items):
+            found = super().each(function, items)
+            other = pl.read_parquet(source / "2.parquet").with_columns(pl.lit("Other, too").alias("race"))
+            other.with_columns(pl.col("race").cast(pl.Enum(["Other, too"]))).write_parquet(source / "2.parquet")
+            return found
 
     with pytest.raises(DataError, match="has changed"):
-        release(source, census[1], tmp_path / "out", run=run)
+        release(source, census[1], tmp_path / "out", crew=Changing())
 
 
 def test_a_table_that_changes_is_not_released(census, source, tmp_path):
-    def run(function, items):
-        found = one_after_the_other(function, items)
-        # Once its values are known the last file loses rows.
-        pl.read_parquet(source / "2.parquet")[:1_500].write_parquet(source / "2.parquet")
-        return found
+    class Changing(OneAfterTheOther):
+        def each(self, function, items):
+            found = super().each(function, items)
+            # Once its values are known the last file loses rows.
+            pl.read_parquet(source / "2.parquet")[:1_500].write_parquet(source / "2.parquet")
+            return found
 
     with pytest.raises(DataError, match="has changed"):
-        release(source, census[1], tmp_path / "out", run=run)
+        release(source, census[1], tmp_path / "out", crew=Changing())
 
 
 def test_a_table_without_rows_gets_a_sentence(census, tmp_path):
@@ -181,6 +195,49 @@ def test_a_table_without_rows_gets_a_sentence(census, tmp_path):
     census[0][:0].write_parquet(source)
     with pytest.raises(DataError, match="no rows"):
         release(source, census[1], tmp_path / "out")
+
+
+# Checks
+
+
+VALUES = st.tuples(
+    st.none() | st.integers(0, 2), st.sampled_from([None, -0.0, 0.0, 1.5, float("nan")]),
+    st.sampled_from([None, "a", "b", "?", ""]), st.sampled_from([None, "flu", "cold", "?"]),
+    st.none() | st.integers(0, 3),
+)  # fmt: skip
+KINDS = st.sampled_from([pl.String, pl.Categorical, pl.Enum(["b", "?", "cold", "", "a", "flu"])])
+
+
+FILES = st.lists(st.lists(VALUES, min_size=1, max_size=25), min_size=1, max_size=3)
+
+
+@given(FILES, KINDS, st.integers(1, 30), st.booleans())
+def test_files_are_checked_as_a_table_in_memory(tmp_path_factory, rows, kind, a_box, asks):
+    folder = tmp_path_factory.mktemp("table")
+    types = {"i": pl.Int16, "f": pl.Float32, "t": kind, "sick": kind, "pay": pl.Int64}
+    frames = [pl.DataFrame(some, types, orient="row") for some in rows]
+    for number, frame in enumerate(frames):
+        frame.with_columns(name=pl.lit("somebody")).write_parquet(folder / f"{number}.parquet", row_group_size=7)
+    schema = Schema([
+        Attribute("i"), Attribute("f"), Attribute("t", kind="nominal"), Attribute("name", role="identifier"),
+        Attribute("sick", "sensitive", "nominal"), Attribute("pay", role="sensitive", kind="numeric"),
+    ])  # fmt: skip
+    asked = (KAnonymity(2), LDiversity(2, attribute="sick"), TCloseness(0.4, attribute="pay")) if asks else ()
+    whole = pl.concat(one.cast({"t": pl.String, "sick": pl.String}) for one in frames)
+    seen = mark_missing(whole, ["?"], ["t", "sick"]).with_columns(name=pl.lit("somebody"))
+    expected = check(seen, schema, asked, threshold=0.4)
+    types = plain_types(folder)
+    judge = Judge(schema, asked, list(types), threshold=0.4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shoal._piece_check.ROWS_A_BOX", a_box)
+        reading = Reading.of(types, schema, ["?"])
+        found = check_pieces(OneAfterTheOther(), pieces_of(folder, 10), reading, judge)
+    assert (found.rows, found.groups, found.risk) == (expected.rows, expected.groups, pytest.approx(expected.risk))
+    assert [one.tolist() for one in found.sizes] == [one.tolist() for one in expected.sizes]
+    for ours, theirs in zip(found.measured, expected.measured, strict=True):
+        level = theirs.level if isinstance(theirs.level, str) else pytest.approx(theirs.level)
+        assert ours._replace(level=0) == theirs._replace(level=0)
+        assert ours.level == level
 
 
 # Parts

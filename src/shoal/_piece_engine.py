@@ -5,11 +5,11 @@ Who runs the tasks, and where, is not known here: Spark does on its workers, tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -39,8 +39,22 @@ PLAIN = (
     *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64),
     *(pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date),
 )
-Run = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
-"""Applies a function to each item, wherever that is done, and gives the results in the order of the items."""
+
+
+class Crew(Protocol):
+    """Whoever runs tasks, wherever that is."""
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Apply a function to each item; the results are in the order of the items."""
+
+    def by_box(
+        self,
+        sort_out: Callable[[Any], Iterable[tuple[int, bytes]]],
+        items: Sequence[Any],
+        n_boxes: int,
+        function: Callable[[list[bytes]], Any],
+    ) -> list[Any]:
+        """Let something be put into boxes, by number, for each item; then apply a function to what is in each box."""
 
 
 class Piece(NamedTuple):
@@ -121,8 +135,11 @@ class Reading(NamedTuple):
         return files.mark_missing(frame, self.marks, known).with_columns(pl.col(floats).fill_nan(None))
 
 
-def plain_types(source: Path) -> dict[str, pl.DataType] | None:
-    """Types of the columns, if all files have the same, and no more than any reader and writer understands alike."""
+def plain_types(source: Path, looked_at: Collection[str] | None = None) -> dict[str, pl.DataType] | None:
+    """Types of the columns, if all files have the same, and no more than any reader and writer understands alike.
+
+    Of columns that are not ``looked_at`` any type will do.
+    """
     if source.is_dir() and any(one.is_dir() or one.suffix != ".parquet" for one in source.glob("[!._]*")):
         return None
     try:
@@ -132,7 +149,8 @@ def plain_types(source: Path) -> dict[str, pl.DataType] | None:
     if not found or any(list(one.items()) != list(found[0].items()) for one in found):
         return None
     types = dict(found[0])
-    return types if all(kind in PLAIN for kind in types.values()) else None
+    plain = (kind in PLAIN for name, kind in types.items() if looked_at is None or name in looked_at)
+    return types if all(plain) else None
 
 
 def can_compare(types: Mapping[str, pl.DataType], schema: Schema) -> bool:
@@ -172,8 +190,8 @@ def _runs_of(file: Path, wanted: int) -> Iterable[tuple[int, int]]:
 class PieceEngine(Engine[pl.Expr]):
     """Parquet files, looked at by tasks."""
 
-    def __init__(self, run: Run, pieces: Sequence[Piece], reading: Reading, shelf: Shelf) -> None:
-        self.run, self.pieces, self.reading, self.shelf = run, pieces, reading, shelf
+    def __init__(self, crew: Crew, pieces: Sequence[Piece], reading: Reading, shelf: Shelf) -> None:
+        self.crew, self.pieces, self.reading, self.shelf = crew, pieces, reading, shelf
         self.alike_in_pieces = np.zeros((len(pieces), 0), np.int64)
         self._draw = Draw(0.0, 0)
         self._looked_at: dict[str, Seen] | None = None
@@ -196,7 +214,7 @@ class PieceEngine(Engine[pl.Expr]):
     def _seen(self) -> dict[str, Seen]:
         """What there is in each column, which is looked at once, all together."""
         if self._looked_at is None:
-            found = self.run(partial(_look, self.reading, self._draw), self.pieces)
+            found = self.crew.each(partial(_look, self.reading, self._draw), self.pieces)
             self._looked_at, self._drawn = _together(found, self.reading.schema), [one.drawn for one in found]
             self.reading = self.reading.knowing(_words_in(found, self.reading))
         return self._looked_at
@@ -217,14 +235,14 @@ class PieceEngine(Engine[pl.Expr]):
 
     def combinations(self, names: Sequence[str], most: int) -> pl.DataFrame:
         """Every different row of these columns, and how many there are."""
-        found = pl.concat(self.run(partial(_combine, self.reading, list(names), most), self.pieces))
+        found = pl.concat(self.crew.each(partial(_combine, self.reading, list(names), most), self.pieces))
         return found.group_by(names).agg(pl.col(ROWS).sum()).head(most + 1)
 
     def tally(self, crown: Crown, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
         """Count what is in each leaf, and leave its rows on the shelf, as they are read anyway."""
         assert member_of is None, "whoever has a population does not work in pieces"
         assert self._seen, "names are numbered by what was looked at"
-        found = self.run(partial(_sort_out, self.reading, self.shelf, crown, list(sensitive)), self.pieces)
+        found = self.crew.each(partial(_sort_out, self.reading, self.shelf, crown, list(sensitive)), self.pieces)
         in_pieces = np.stack([one[0] for one in found])
         rows, self.alike_in_pieces = in_pieces.sum(axis=0), in_pieces[:, crown.n_of_tree :]
         counted = {}
@@ -261,12 +279,11 @@ def _look(reading: Reading, draw: Draw, piece: Piece) -> Looked:
     return Looked(frame.select(asked), values, _as_texts(frame.filter(pl.Series(drawn, dtype=pl.Boolean))))
 
 
-def count_values(frame: pl.DataFrame, name: str, weight: str | None = None) -> pl.DataFrame:
+def count_values(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     """Each value of a column as ``v``, and how many rows have it as ``n``."""
-    if weight is None and isinstance(frame.schema[name], pl.Enum):
+    if isinstance(frame.schema[name], pl.Enum):
         return _count_names(frame[name])
-    rows = pl.len() if weight is None else pl.col(weight).sum()
-    counted = frame.group_by(pl.col(name).alias("v")).agg(rows.cast(pl.Int64).alias("n"))
+    counted = frame.group_by(pl.col(name).alias("v")).agg(pl.len().cast(pl.Int64).alias("n"))
     return _as_texts(counted.head(MOST_VALUES + 1))
 
 

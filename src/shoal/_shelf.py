@@ -36,16 +36,12 @@ class Shelf(NamedTuple):
 
     def put(self, task: int, frame: pl.DataFrame, numbers: np.ndarray, n_numbers: int) -> None:
         """Leave rows, each under its number."""
-        order, starts = groups.order_by_label(numbers, n_numbers)
-        sorted_out = frame[order]
-        ends = np.zeros(n_numbers + 1, np.int64)
+        sizes = np.zeros(n_numbers + 1, np.int64)
         with written_whole(self._rows(task)) as unfinished, open(unfinished, "wb") as file:
-            for number in range(n_numbers):
-                if starts[number] < starts[number + 1]:
-                    file.write(_packed(sorted_out[starts[number] : starts[number + 1]]))
-                ends[number + 1] = file.tell()
+            for number, some in sorted_out(frame, numbers, n_numbers):
+                sizes[number + 1] = file.write(some)
         with written_whole(self._ends(task)) as unfinished, open(unfinished, "wb") as file:
-            np.save(file, ends)
+            np.save(file, np.cumsum(sizes))
 
     def take(self, n_tasks: int, numbers: Sequence[int]) -> pl.DataFrame:
         """The rows that all tasks have left under some numbers."""
@@ -59,13 +55,26 @@ class Shelf(NamedTuple):
             return pl.DataFrame()
         with open(self._rows(task), "rb") as file:
             file.seek(start)
-            return pl.read_ipc(io.BytesIO(file.read(end - start)))
+            return unpacked(file.read(end - start))
 
     def _rows(self, task: int) -> Path:
         return self.folder / f"{task}.rows"
 
     def _ends(self, task: int) -> Path:
         return self.folder / f"{task}.ends"
+
+
+def sorted_out(frame: pl.DataFrame, numbers: np.ndarray, n_numbers: int) -> Iterator[tuple[int, bytes]]:
+    """The rows of each number that has some, packed."""
+    order, starts = groups.order_by_label(numbers, n_numbers)
+    ordered = frame[order]
+    for number in np.flatnonzero(np.diff(starts)).tolist():
+        yield number, _packed(ordered[starts[number] : starts[number + 1]])
+
+
+def unpacked(packed: bytes) -> pl.DataFrame:
+    """Rows that were packed."""
+    return pl.read_ipc(io.BytesIO(packed))
 
 
 def _packed(frame: pl.DataFrame) -> bytes:

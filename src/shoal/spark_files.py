@@ -7,14 +7,16 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from shoal._piece_engine import PieceEngine, Reading, Run, can_compare, pieces_of, plain_types, rows_a_task
+from shoal._piece_check import check_pieces
+from shoal._piece_engine import PieceEngine, Reading, can_compare, pieces_of, plain_types, rows_a_task
 from shoal._shelf import Shelf
 from shoal._spark_engine import SparkEngine, quoted_column
 from shoal.anonymizers import Anonymizer
@@ -25,7 +27,15 @@ from shoal.in_pieces import release_pieces
 from shoal.metrics import Loss
 from shoal.parts import add_losses, left_out
 from shoal.privacy import DeltaDisclosure, DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
-from shoal.release import Checked, Evidence, make_anonymizer, parameters_of, require_levels
+from shoal.release import (
+    Checked,
+    Evidence,
+    Judge,
+    make_anonymizer,
+    parameters_of,
+    require_checkable,
+    require_levels,
+)
 from shoal.schema import Schema, require_schema
 from shoal.spark import ROWS_PER_FRAGMENT, SparkAnonymizer, check, has_session, start_session
 from shoal.table import require_same_columns
@@ -49,7 +59,7 @@ def anonymize_files(
     *,
     method: str = "mondrian",
     constraints: Sequence[PrivacyModel] = (),
-    master: str | None = None,
+    master: str | SparkSession | None = None,
     memory: int | None = None,
     rows_per_fragment: int | None = None,
     missing_marks: Sequence[str] = (),
@@ -70,8 +80,9 @@ def anonymize_files(
         The folder to write, which must not be there yet: Parquet, or CSV if its name ends so.
     method, constraints, random_state
         As for :func:`shoal.anonymize`.
-    master : str, optional
-        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for.
+    master : str or SparkSession, optional
+        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for. A session,
+        such as one of :func:`running_session`, goes on to run.
     memory : int, optional
         Bytes for Spark on this machine, about: half for Java, half for the methods.
     rows_per_fragment, y
@@ -93,7 +104,7 @@ def anonymize_files(
         missing_marks=as_marks(missing_marks),
         seed=random_state or 0,
     )
-    with _session(master, memory) as session:
+    with running_session(master, memory) as session:
         _require_free(session, out)
         with _renamed(session, out) as place:
             types = _types_here(session, source, out, job)
@@ -171,14 +182,19 @@ def _types_here(session: SparkSession, source: str, out: str, job: Job) -> dict[
 
     Rows that pass through Java, a shuffle and Python take five times as long.
     """
-    if not (_is_here(session, source) and _is_here(session, out)) or out.endswith(CSV_ENDINGS):
+    if not _can_open(session, source, job.constraints) or not _is_here(session, out) or out.endswith(CSV_ENDINGS):
         return None
-    if _kind_of(session, source) != "parquet" or job.method._wants_counts or membership(job.constraints) is not None:
+    if job.method._wants_counts:
         return None
     if any(isinstance(one, DeltaDisclosure) and not one.count_absent for one in job.constraints):
         return None
     types = plain_types(_local(session, source))
     return types if types is not None and can_compare(types, job.schema) else None
+
+
+def _can_open(session: SparkSession, source: str, constraints: Sequence[PrivacyModel]) -> bool:
+    """Whether tasks can look at a table themselves; those that part it know nothing of a population."""
+    return _is_here(session, source) and _kind_of(session, source) == "parquet" and membership(constraints) is None
 
 
 def _release_files(
@@ -193,27 +209,63 @@ def _release_files(
         rows_per_fragment = job.rows_per_fragment or fitting
         # Where there is room for larger fragments there is for larger pieces, which meet fewer of them.
         pieces = pieces_of(_local(session, source), max(fitting, rows_per_fragment))
-        engine = PieceEngine(_runner(session), pieces, reading, Shelf.made(scratch / "rows"))
+        engine = PieceEngine(SparkCrew(session), pieces, reading, Shelf.made(scratch / "rows"))
         checked, parts, n_fragments = release_pieces(
             engine,
             job.method,
             job.constraints,
             _local(session, place),
-            scratch / "groups",
             rows_per_fragment=rows_per_fragment,
             seed=job.seed,
         )
     return Done(checked, add_losses(parts), sum(part.n_suppressed for part in parts), n_fragments)
 
 
-def _runner(session: SparkSession) -> Run:
-    """Whoever runs tasks: Spark, one task for each item."""
-    context = session.sparkContext
+def _check_opened(
+    session: SparkSession,
+    source: str,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel],
+    threshold: float,
+    marks: Sequence[str],
+) -> Checked | None:
+    """Let tasks read files that are to be checked themselves; None if Spark must do it."""
+    looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
+    if not _can_open(session, source, constraints):
+        return None
+    types = plain_types(_local(session, source), looked_at)
+    if types is None:
+        return None
+    require_checkable(list(types), schema)
+    pieces = pieces_of(_local(session, source), rows_a_task(len(looked_at)))
+    judge = Judge(schema, constraints, list(types), threshold=threshold)
+    return check_pieces(SparkCrew(session), pieces, Reading.of(types, schema, marks), judge)
 
-    def run(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        return context.parallelize(items, max(len(items), 1)).map(function).collect()
 
-    return run
+class SparkCrew:
+    """Spark runs tasks, one for each item; what tasks leave in boxes is shuffled."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Apply a function to each item."""
+        return self._context.parallelize(items, max(len(items), 1)).map(function).collect()
+
+    def by_box(
+        self,
+        sort_out: Callable[[Any], Iterable[tuple[int, bytes]]],
+        items: Sequence[Any],
+        n_boxes: int,
+        function: Callable[[list[bytes]], Any],
+    ) -> list[Any]:
+        """Let something be put into boxes for each item, and apply a function to what is in each box."""
+        found = self._context.parallelize(items, max(len(items), 1)).flatMap(sort_out)
+        return found.partitionBy(n_boxes, int).mapPartitions(partial(_of_box, function)).collect()
+
+
+def _of_box(function: Callable[[list[bytes]], Any], found: Iterable[tuple[int, bytes]]) -> list[Any]:
+    return [function([one for _, one in found])]
 
 
 def _is_here(session: SparkSession, name: str) -> bool:
@@ -233,14 +285,18 @@ def check_files(
     constraints: Sequence[PrivacyModel] = (),
     *,
     threshold: float = 0.2,
-    master: str | None = None,
+    master: str | SparkSession | None = None,
     memory: int | None = None,
     missing_marks: Sequence[str] = (),
     separator: str | None = None,
 ) -> Checked:
     """Measure every privacy model on files by Spark; see :func:`shoal.check`."""
     require_schema(schema)
-    with _session(master, memory) as session:
+    constraints = check_constraints(constraints)
+    with running_session(master, memory) as session:
+        checked = _check_opened(session, str(source), schema, constraints, threshold, as_marks(missing_marks))
+        if checked is not None:
+            return checked
         table = read(session, str(source), separator)
         return check(table, schema, constraints, threshold=threshold, missing_marks=missing_marks)
 
@@ -358,8 +414,15 @@ def _separator_of(out: str, separator: str | None) -> str:
 
 
 @contextmanager
-def _session(master: str | None, memory: int | None) -> Iterator[SparkSession]:
-    """A session that is stopped in the end; what goes wrong there is told in one sentence."""
+def running_session(master: str | SparkSession | None = None, memory: int | None = None) -> Iterator[SparkSession]:
+    """A session for several calls, which is stopped in the end if it was started here.
+
+    What goes wrong meanwhile is told in one sentence.
+    """
+    if master is not None and not isinstance(master, str):
+        with _told():
+            yield master
+        return
     # A task whose worker speaks over TCP waits 40 ms for what is confirmed late.
     settings = {"spark.python.unix.domain.socket.enabled": "true"}
     if memory is not None:
@@ -371,13 +434,25 @@ def _session(master: str | None, memory: int | None) -> Iterator[SparkSession]:
     ):
         session, is_own = _started(master, settings, log)
         try:
-            yield session
+            with _told():
+                yield session
+        except ShoalError:
+            raise
         except Exception as error:  # Spark has many
-            known = error if isinstance(error, ShoalError) else told(error)
-            raise known or DataError(f"Spark has failed ({reason(error)}): see {log.name}.") from None
+            raise DataError(f"Spark has failed ({reason(error)}): see {log.name}.") from None
         finally:
             if is_own:
                 session.stop()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell what a worker of ours has said as it was said."""
+    try:
+        yield
+    except Exception as error:  # Spark has many
+        known = error if isinstance(error, ShoalError) else told(error)
+        raise known or error from None
 
 
 def _started(master: str | None, settings: dict[str, str], log: Any) -> tuple[SparkSession, bool]:

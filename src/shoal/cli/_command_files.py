@@ -164,13 +164,26 @@ def release_elsewhere(
 
     release, check = _functions_of(large)
     how: dict[str, Any] = large.options | {"missing_marks": reading.marks, "separator": reading.character}
-    with _render.progress(2) as step:
+    with _render.progress(2) as step, _running(large) as where_runs:
+        how |= where_runs
         where = "by Spark" if large.engine == "spark" else "from disk"
         step(f"Releasing {source.name} by {options['method']}, {where}")
         evidence = release(large.named(source), schema, k, large.named(out), **how, **options)
         step("Measuring the risk before")
         known = [model for model in options["constraints"] if isinstance(model, (DeltaPresence, KMap))]
         return evidence, check(large.named(source), schema, known, **how).risk
+
+
+@contextmanager
+def _running(large: Large) -> Iterator[dict[str, Any]]:
+    """What calls share: a session of Spark takes seconds to start."""
+    if large.engine != "spark":
+        yield {}
+        return
+    from shoal.spark_files import running_session
+
+    with running_session(large.master, large.memory) as session:
+        yield {"master": session}
 
 
 def check_elsewhere(
