@@ -16,11 +16,12 @@ from shoal._shelf import Shelf
 from shoal.datasets import make_census
 from shoal.engines import Crown, Fork
 from shoal.errors import DataError
-from shoal.files import mark_missing
+from shoal.files import mark_missing, read_table
 from shoal.in_pieces import release_pieces
 from shoal.parts import add_losses
 from shoal.privacy import LDiversity, TCloseness
 from shoal.release import Judge, make_anonymizer
+from shoal.schema import Recipe
 
 QUASI = ["age", "sex", "race", "education", "native-country"]
 NAMES = [*QUASI, "condition", "income"]
@@ -69,10 +70,10 @@ def release(source, schema, out, *, method="mondrian", constraints=(), rows=1_00
     types = plain_types(source)
     assert types is not None
     reading = Reading.of(types, schema, marks, y)
-    engine = PieceEngine(crew or OneAfterTheOther(), pieces_of(source, a_piece), reading, Shelf.made(out / "rows"))
+    engine = PieceEngine(crew or OneAfterTheOther(), pieces_of(source, a_piece), reading, out / "sorted")
     asked = (KAnonymity(10), *constraints)
     found = release_pieces(engine, anonymizer, asked, out / "table", rows_per_fragment=rows)
-    return found, pl.read_parquet(out / "table", hive_partitioning=False)
+    return found, pl.read_parquet(sorted((out / "table").iterdir()), hive_partitioning=False, glob=False)
 
 
 @pytest.mark.parametrize("method", ["mondrian", "hilbert", "rplus", "sangreea", "accuracy-guided"])
@@ -188,6 +189,120 @@ def test_a_table_that_changes_is_not_released(census, source, tmp_path):
 
     with pytest.raises(DataError, match="has changed"):
         release(source, census[1], tmp_path / "out", crew=Changing())
+
+
+TENS = Recipe("intervals", (5, 10))
+N = 600
+ODD_KINDS = {
+    "whole numbers in ranges": (pl.int_range(pl.len()) % 40, Attribute("x", hierarchy=TENS)),
+    "texts in ranges": (
+        pl.when(pl.int_range(pl.len()) % 3 == 0).then(pl.format("{}.0", pl.int_range(pl.len()) % 40))
+        .otherwise(pl.format("{}", pl.int_range(pl.len()) % 40)), Attribute("x", hierarchy=TENS),
+    ),
+    "days as names": (
+        pl.lit(dt.date(2020, 1, 1)) + pl.duration(days=pl.int_range(pl.len()) % 40 * 17), Attribute("x", kind="nominal")
+    ),
+    "days in ranges": (
+        pl.lit(dt.date(2020, 1, 1)) + pl.duration(days=pl.int_range(pl.len()) % 40 * 17),
+        Attribute("x", hierarchy=Recipe("dates", ("month", "year"))),
+    ),
+    "numbers in an order with more of them": (
+        pl.int_range(pl.len()) % 40, Attribute("x", kind="ordinal", order=tuple(map(str, range(-5, 60))))
+    ),
+    "whether or not": (pl.int_range(pl.len()) % 2 == 0, Attribute("x", kind="nominal")),
+    "short decimals": ((pl.int_range(pl.len()) % 40 / 10).cast(pl.Float32), Attribute("x", kind="nominal")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ODD_KINDS)
+def test_tables_are_cut_between_values_as_they_are_written(tmp_path, case):
+    pytest.importorskip("duckdb")
+    from shoal.on_disk import anonymize_file
+
+    values, attribute = ODD_KINDS[case]
+    frame = pl.DataFrame({"y": np.arange(N) // 40 % 15, "row": np.arange(N)}).with_columns(values.alias("x"))
+    # Of two values alone there is nothing to be cut for.
+    schema = Schema(
+        [attribute, Attribute("y", "quasi" if case == "whether or not" else "other"), Attribute("row", "other")]
+    )
+    source = tmp_path / "table.parquet"
+    frame.write_parquet(source, row_group_size=100)
+    found, written = release(source, schema, tmp_path / "out", rows=150)
+    assert found.n_fragments > 1
+    assert found.checked.holds
+    assert sorted(written["row"]) == list(range(N))
+    on_disk = anonymize_file(source, schema, 10, tmp_path / "disk.parquet", rows_per_fragment=150)
+    assert on_disk.parameters["fragments"] == found.n_fragments
+    assert on_disk.loss.ncp == pytest.approx(add_losses(found.parts).ncp, abs=0.02)
+
+
+def test_what_a_recoding_draws_is_drawn_once(census, source, tmp_path):
+    method = {"recoding": "sample"}
+    _, written = release(source, census[1], tmp_path / "out", crew=Twice(), **method)
+    names = [file.name for file in (tmp_path / "out" / "table").iterdir()]
+    assert len(names) == len(set(names)) > 1
+    seeded = {"random_state": 7, "rows": 10_000, **method}
+    _, alone = release(source, census[1], tmp_path / "alone", **seeded)
+    local = anonymize(census[0], census[1], 10, recoding="sample", random_state=7)
+    assert alone.cast(pl.String).equals(local.frame.cast(pl.String))
+    assert written.height == alone.height
+
+
+def test_marks_are_missing_sensitive_values_in_the_end_too(tmp_path):
+    pytest.importorskip("duckdb")
+    from shoal.on_disk import anonymize_file
+
+    ills = [None, "?", "1", "2", "3"]
+    frame = pl.DataFrame({"age": np.arange(N) % 50, "ill": [ills[i % 5] for i in range(N)]})
+    schema = Schema([Attribute("age"), Attribute("ill", "sensitive", "numeric")])
+    source = tmp_path / "table.parquet"
+    frame.write_parquet(source)
+    constraints = (TCloseness(0.3, attribute="ill"),)
+    found, written = release(source, schema, tmp_path / "out", rows=150, constraints=constraints, marks=["?"])
+    assert found.checked.holds
+    assert found.checked.level("l", "ill") <= 4
+    assert written["ill"].value_counts(sort=True)["count"].to_list() == [N // 5] * 5
+    how = {"constraints": constraints, "missing_marks": ["?"], "rows_per_fragment": 150}
+    on_disk = anonymize_file(source, schema, 10, tmp_path / "disk.parquet", **how)
+    assert on_disk.checked.level("l", "ill") <= 4
+
+
+def test_means_of_nothing_are_missing_where_rows_are_suppressed(census, tmp_path):
+    nothing = [pl.lit(None, kind).alias(str(kind)) for kind in (pl.Int64, pl.Float64, pl.Date)]
+    source = tmp_path / "table.parquet"
+    race = pl.when(pl.int_range(pl.len()) % 5 > 0).then(pl.col("race"))
+    census[0].with_columns(race.alias("race"), *nothing).write_parquet(source)
+    schema = Schema([*census[1], *(Attribute(str(kind)) for kind in (pl.Int64, pl.Float64, pl.Date))])
+    found, written = release(source, schema, tmp_path / "out", rows=10_000, recoding="mean", suppression=0.05)
+    assert sum(part.n_suppressed for part in found.parts) > 0
+    assert written["Float64", "Date"].null_count().row(0) == (written.height, written.height)
+
+
+def test_guides_may_be_numbers(census, source, tmp_path):
+    frame, schema = census
+    paid = frame.with_columns(pl.col("age").cast(pl.Float64).sqrt().alias("income"))
+    schema = Schema([*(one for one in schema if one.name != "income"), Attribute("income", "target", "numeric")])
+    paid.write_parquet(tmp_path / "paid.parquet")
+    found, _ = release(tmp_path / "paid.parquet", schema, tmp_path / "out", method="accuracy-guided")
+    assert found.n_fragments > 1
+    assert found.checked.holds
+
+
+def test_columns_and_files_may_have_names_that_mean_something_elsewhere(tmp_path):
+    frame = pl.DataFrame({"v": np.arange(N) % 50, "leaf": [("a", "b", "c")[i % 3] for i in range(N)]})
+    schema = Schema([Attribute("v"), Attribute("leaf", "sensitive", "nominal")])
+    folder = tmp_path / "table[1]"
+    folder.mkdir()
+    frame.write_parquet(folder / "a[0].parquet")
+    for hidden in ("_b.parquet", ".c.parquet"):
+        frame.write_parquet(folder / hidden)
+    asked = (LDiversity(2, attribute="leaf"),)
+    found, _ = release(folder, schema, tmp_path / "out[1]", rows=150, constraints=asked)
+    assert found.checked.holds
+    assert found.checked.rows == N
+    assert read_table(folder).height == N
+    frame.rename({"v": "^.*$"}).write_parquet(tmp_path / "pattern.parquet")
+    assert plain_types(tmp_path / "pattern.parquet") is None
 
 
 def test_a_table_without_rows_gets_a_sentence(census, tmp_path):

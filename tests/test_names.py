@@ -55,6 +55,16 @@ def test_texts_that_a_file_has_as_names_may_be_read_as_either(tmp_path, kind):
     assert found.cast(pl.String).equals(frame.cast(pl.String))
 
 
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
+def test_texts_are_read_as_names_in_whatever_way_they_are_written(tmp_path, encoding):
+    file = tmp_path / "table.parquet"
+    frame = pl.DataFrame({"t": ["a", None, "c", "a"], "n": [1, 2, 3, 4]})
+    parquet.write_table(frame.to_arrow(), file, use_dictionary=False, column_encoding={"t": encoding})
+    found = files.read_rows(file, ["t", "n"], ["t"], 1, 3)
+    assert isinstance(found.schema["t"], pl.Enum)
+    assert found.cast({"t": pl.String}).equals(frame[1:4])
+
+
 def test_a_file_is_written_with_the_words_of_its_rows_alone(tmp_path):
     file = tmp_path / "table.parquet"
     days = [dt.date(2020, 1, 1), None, dt.date(2021, 1, 1)]

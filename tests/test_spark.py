@@ -203,6 +203,8 @@ def test_what_cannot_be_kept_or_read_gets_a_sentence(census, table):
         SparkAnonymizer(Mondrian(census.schema, k=5, constraints=[DeltaDisclosure(2.0)])).fit_transform(table)
     with pytest.raises(GuaranteeError, match="cannot be reached"):
         SparkAnonymizer(Mondrian(census.schema, k=5_000)).fit_transform(table)
+    with pytest.raises(DataError, match="no column 'nowhere' to be guided by"):
+        SparkAnonymizer(AccuracyGuided(census.schema, k=5), y="nowhere").fit_transform(table)
     with pytest.raises(ShoalError, match="There is no release yet"):
         SparkAnonymizer(Mondrian(census.schema, k=5)).loss()
     with pytest.raises(ShoalError, match="'age' is numeric, but holds 'x1'"):
@@ -349,6 +351,8 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
         evidence = anonymize_files(tmp_path / "in.parquet", schema, 5, tmp_path / name, **how)
         assert evidence.checked.level("k") == 5
     assert pl.read_parquet(tmp_path / "lines.parquet" / "*.parquet")["note"].to_list() == ["a\nb"] * 10
+    found = check_files(tmp_path / "lines.parquet", schema, [KAnonymity(5)], **how)
+    assert (found.rows, found.groups, found.level("k")) == (10, 2, 5)
     with pytest.raises(ShoalError, match="cannot be started.*nowhere://x"):
         check_files(tmp_path / "in.csv", schema, master="nowhere://x")
     own = start_session("local[2]", **QUIET)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -175,6 +175,7 @@ class DuckEngine(Engine[str]):
         *,
         compared: bool = True,
         guide: str | None = None,
+        marked: Collection[str] | None = None,
     ) -> None:
         self._connection, self._memory = desk.connection, desk.memory
         marks = files.as_marks(marks)
@@ -186,8 +187,9 @@ class DuckEngine(Engine[str]):
         self.names = list(types)
         self._guide = guide
         self._members: dict[str, str] = {}
+        marks_in = {one.name: marks if marked is None or one.name in marked else [] for one in schema}
         self._values = {
-            one.name: _value(named(one.name), types[one.name], marks) for one in schema if one.name in types
+            name: _value(named(name), types[name], marks) for name, marks in marks_in.items() if name in types
         }
         # Numbers and dates may be written as text; they are compared as what they are.
         looked_at = schema.quasi if compared else ()
@@ -275,8 +277,8 @@ class DuckEngine(Engine[str]):
             for file in self._files:
                 for some in self._number_rows(file, route, folder.with_suffix(".numbers")):
                     writer.write(some)
-        rows = [pl.scan_parquet(file, row_index_name=ROW, hive_partitioning=False) for file in self._files]
-        numbered = pl.concat([pl.concat(rows), pl.scan_parquet(numbers)], how="horizontal")
+        rows = [pl.scan_parquet(file, row_index_name=ROW, hive_partitioning=False, glob=False) for file in self._files]
+        numbered = pl.concat([pl.concat(rows), pl.scan_parquet(numbers, glob=False)], how="horizontal")
         try:
             numbered.sink_parquet(
                 pl.PartitionBy(folder, key=FRAGMENT, include_key=False), compression="lz4", mkdir=True

@@ -5,6 +5,7 @@ Who runs the tasks, and where, is not known here: Spark does on its workers, tes
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -86,6 +87,8 @@ class Reading(NamedTuple):
     """Texts that stand for a missing value."""
     guide: str | None = None
     """Column with what a method is guided by."""
+    marked: Sequence[str] | None = None
+    """Columns in which these texts do; None is all."""
     words: Mapping[str, list[str]] | None = None
     """All texts of these columns, once they are known."""
 
@@ -132,7 +135,8 @@ class Reading(NamedTuple):
         """Rows as methods see them: what is not a number, or a mark for a missing value, is missing."""
         known = [name for name in frame.columns if name in self.schema]
         floats = [name for name in known if frame.schema[name].is_float()]
-        return files.mark_missing(frame, self.marks, known).with_columns(pl.col(floats).fill_nan(None))
+        marked = [name for name in known if self.marked is None or name in self.marked]
+        return files.mark_missing(frame, self.marks, marked).with_columns(frame[name].fill_nan(None) for name in floats)
 
 
 def plain_types(source: Path, looked_at: Collection[str] | None = None) -> dict[str, pl.DataType] | None:
@@ -143,14 +147,23 @@ def plain_types(source: Path, looked_at: Collection[str] | None = None) -> dict[
     if source.is_dir() and any(one.is_dir() or one.suffix != ".parquet" for one in source.glob("[!._]*")):
         return None
     try:
-        found = [pl.read_parquet_schema(file) for file in files.parquet_files(source)]
+        found = [_types_of(file) for file in files.parquet_files(source)]
     except (pl.exceptions.PolarsError, OSError):
         return None
     if not found or any(list(one.items()) != list(found[0].items()) for one in found):
         return None
     types = dict(found[0])
+    # Such names are patterns to polars.
+    if any(name == "*" or (name[:1] == "^" and name[-1:] == "$") for name in types):
+        return None
     plain = (kind in PLAIN for name, kind in types.items() if looked_at is None or name in looked_at)
     return types if all(plain) else None
+
+
+def _types_of(file: Path) -> dict[str, pl.DataType]:
+    # Opened here, as polars would look for files whose names fit a pattern.
+    with file.open("rb") as opened:
+        return pl.read_parquet_schema(opened)
 
 
 def can_compare(types: Mapping[str, pl.DataType], schema: Schema) -> bool:
@@ -190,8 +203,9 @@ def _runs_of(file: Path, wanted: int) -> Iterable[tuple[int, int]]:
 class PieceEngine(Engine[pl.Expr]):
     """Parquet files, looked at by tasks."""
 
-    def __init__(self, crew: Crew, pieces: Sequence[Piece], reading: Reading, shelf: Shelf) -> None:
-        self.crew, self.pieces, self.reading, self.shelf = crew, pieces, reading, shelf
+    def __init__(self, crew: Crew, pieces: Sequence[Piece], reading: Reading, folder: Path) -> None:
+        self.crew, self.pieces, self.reading = crew, pieces, reading
+        self.shelf = Shelf(folder / "rows")
         self.alike_in_pieces = np.zeros((len(pieces), 0), np.int64)
         self._draw = Draw(0.0, 0)
         self._looked_at: dict[str, Seen] | None = None
@@ -242,6 +256,9 @@ class PieceEngine(Engine[pl.Expr]):
         """Count what is in each leaf, and leave its rows on the shelf, as they are read anyway."""
         assert member_of is None, "whoever has a population does not work in pieces"
         assert self._seen, "names are numbered by what was looked at"
+        # A task of an earlier count that is late must find no place any more.
+        self.shelf.remove()
+        self.shelf = Shelf.made(self.shelf.folder.with_name(f"rows-{uuid.uuid4().hex[:12]}"))
         found = self.crew.each(partial(_sort_out, self.reading, self.shelf, crown, list(sensitive)), self.pieces)
         in_pieces = np.stack([one[0] for one in found])
         rows, self.alike_in_pieces = in_pieces.sum(axis=0), in_pieces[:, crown.n_of_tree :]
@@ -341,11 +358,11 @@ def _sort_out(
     frame = reading.as_seen(raw)
     leaves = number_rows(frame, crown, np.arange(crown.n_leaves))
     shelf.put(piece.number, reading.as_numbers(raw), leaves, crown.n_leaves)
-    numbered = frame.select(pl.Series("leaf", leaves), *sensitive)
     counted = {}
     for name in sensitive:
         rows = pl.len().cast(pl.Int64).alias("n")
-        counted[name] = _as_texts(numbered.group_by("leaf", pl.col(name).alias("v")).agg(rows))
+        numbered = pl.DataFrame([pl.Series("leaf", leaves), frame[name].alias("v")])
+        counted[name] = _as_texts(numbered.group_by("leaf", "v").agg(rows))
     return np.bincount(leaves, minlength=crown.n_leaves), counted
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,10 @@ class Shelf(NamedTuple):
         """One in a new folder."""
         folder.mkdir(parents=True)
         return cls(folder)
+
+    def remove(self) -> None:
+        """Remove all rows."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def put(self, task: int, frame: pl.DataFrame, numbers: np.ndarray, n_numbers: int) -> None:
         """Leave rows, each under its number."""

@@ -72,7 +72,10 @@ def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted
             return None
         raise DataError(_too_many(whole, most))
     fitted = clone(method).set_params(schema=Schema(schema[name] for name in names))
-    fitted._whole, fitted._weights = whole._replace(sensitive=sensitive), counted[ROWS].to_numpy().astype(np.int64)
+    fitted._whole, fitted._weights = (
+        whole._replace(sensitive=sensitive, spelt=None),
+        counted[ROWS].to_numpy().astype(np.int64),
+    )
     released, table = fitted.anonymize_frame(counted.select(names))
     part = measure_part(fitted, released, table)._replace(frame=None)
     _require_places(fitted, [column.codes for column in table.quasi])

@@ -83,7 +83,7 @@ def size_in_memory(path: str | Path) -> int:
     """Bytes that a table takes while it is anonymized in memory, about: as read, as codes, and as released."""
     path = Path(path)
     if path.is_dir():
-        return sum(size_in_memory(part) for part in path.glob("*.parquet"))
+        return sum(size_in_memory(part) for part in parquet_files(path))
     if _kind_to_read(path) == "csv":
         return 3 * path.stat().st_size
     # Parquet keeps what repeats only once, and compressed.
@@ -189,7 +189,8 @@ def read_rows(
 
     texts = [name for name in columns if name in names]
     try:
-        with parquet.ParquetFile(file, read_dictionary=texts) as opened:
+        numbered = _without_deltas(file, texts)
+        with parquet.ParquetFile(file, read_dictionary=numbered) as opened:
             wanted = opened.metadata.num_rows if n_rows is None else n_rows
             batches = list(_batches(opened, list(columns), first, wanted))
             table = pa.Table.from_batches(batches, None if batches else opened.schema_arrow)
@@ -197,6 +198,16 @@ def read_rows(
     except (pa.ArrowException, OSError, KeyError) as error:
         raise DataError(f"{str(file)!r} cannot be read ({reason(error)}): mend it.") from None
     return pl.DataFrame([_as_series(name, table[name], is_name=name in texts) for name in columns])
+
+
+def _without_deltas(file: str | Path, texts: Sequence[str]) -> list[str]:
+    """Columns but those written as changes from one text to the next, which Arrow cannot read as names."""
+    from pyarrow import parquet
+
+    about = parquet.read_metadata(file)
+    chunks = (about.row_group(i).column(j) for i in range(about.num_row_groups) for j in range(about.num_columns))
+    deltas = {chunk.path_in_schema for chunk in chunks if any(kind.startswith("DELTA_") for kind in chunk.encodings)}
+    return [name for name in texts if name not in deltas]
 
 
 def _batches(opened: parquet.ParquetFile, columns: list[str], first: int, n_rows: int) -> Iterator[pyarrow.RecordBatch]:
@@ -220,7 +231,7 @@ def _as_series(name: str, column: pyarrow.ChunkedArray, *, is_name: bool) -> pol
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
-        return pl.Series(name, column)
+        return _names.of_texts(pl.Series(name, column)) if is_name else pl.Series(name, column)
     if not is_name:
         return pl.Series(name, column.cast(column.type.value_type))
     whole = column.combine_chunks()
@@ -337,7 +348,7 @@ def _kind_to_read(path: Path) -> str:
     if not path.exists():
         raise DataError(f"There is no file {str(path)!r}: check the path.")
     if path.is_dir():
-        if any(path.glob("*.parquet")):
+        if parquet_files(path):
             return "parquet"
         raise DataError(f"{str(path)!r} is a folder: name a CSV or Parquet file, or a folder of Parquet files.")
     suffix = path.suffix.lower()
@@ -351,22 +362,22 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> polars.DataFrame
 
     _require_columns(path, columns, _parquet_names(path))
     try:
-        scan = pl.scan_parquet(parquet_files(path))
+        scan = pl.scan_parquet(parquet_files(path), glob=False)
         return (scan.select(list(columns)) if columns is not None else scan).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _not_parquet(path, error) from None
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """A Parquet file, or those of a folder in the order of their names."""
-    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    """A Parquet file, or those of a folder in the order of their names, without hidden and unfinished ones."""
+    return sorted(path.glob("[!._]*.parquet")) if path.is_dir() else [path]
 
 
 def _parquet_names(path: Path) -> list[str]:
     import polars as pl
 
     try:
-        return pl.scan_parquet(parquet_files(path)).collect_schema().names()
+        return pl.scan_parquet(parquet_files(path), glob=False).collect_schema().names()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _not_parquet(path, error) from None
 

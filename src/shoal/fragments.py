@@ -12,6 +12,7 @@ the rows of a fragment together.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -69,6 +70,9 @@ def fragment(
     schema = method.schema
     assert schema is not None
     constraints = (KAnonymity(method.k), *check_constraints(method.constraints))
+    if method.random_state is None and method.recoding == "sample":
+        # A part may be released once more, where a worker is lost, and must come out the same.
+        method = clone(method).set_params(random_state=secrets.randbits(31))
     n_rows = engine.count()
     whole = look_at(engine, schema, membership(constraints), method.missing)
     crown = Crown([None], [0], [0])
@@ -80,6 +84,7 @@ def fragment(
         smallest = max(math.ceil(rows_per_fragment / 2 * len(sample) / n_rows), 1)
         crown = grow_crown(method, sample, whole, smallest, guide)
         crown = crown._replace(alike=many_alike(sample, whole, rows_per_fragment * len(sample) / n_rows))
+    whole = whole._replace(spelt=None)
     names = [one.name for one in schema.sensitive] if len(constraints) > 1 else []
     while True:
         tally = engine.tally(crown, names, membership(constraints))
@@ -106,7 +111,7 @@ def grow_crown(method: Anonymizer, sample: nw.DataFrame[Any], whole: Whole, smal
     table = whole.encode(sample, method.schema)
     halving = method._cuts_between_parts(table)
     if halving is not None:
-        return grow_forks(table, smallest, halving)
+        return grow_forks(table, whole, smallest, halving)
     coarse = method._cuts_coarsely(smallest)
     if coarse is None:
         return cut_between_groups(method, sample, whole, smallest)
@@ -120,7 +125,7 @@ def grow_crown(method: Anonymizer, sample: nw.DataFrame[Any], whole: Whole, smal
     by_attribute = [coarse._codes_left(j) for j in range(len(coarse._columns))]
     tests: list[Fork | None] = []
     for node, j in enumerate(cuts.attribute.tolist()):
-        tests.append(None if j < 0 else _as_test(coarse._columns[j], by_attribute[j][node]))
+        tests.append(None if j < 0 else _as_test(coarse._columns[j], by_attribute[j][node], whole))
     return Crown(tests, cuts.left.tolist(), cuts.right.tolist())
 
 
@@ -146,10 +151,10 @@ def cut_between_groups(method: Anonymizer, sample: nw.DataFrame[Any], whole: Who
         found = _between_groups(codes[rows], looking.labels_[rows], smallest)
         return None if found is None else (found[0], np.arange(table.quasi[found[0]].n_values) <= found[1])
 
-    return grow_forks(table, smallest, cut)
+    return grow_forks(table, whole, smallest, cut)
 
 
-def grow_forks(table: Table, smallest: int, cut: Callable[[np.ndarray], Cut | None]) -> Crown:
+def grow_forks(table: Table, whole: Whole, smallest: int, cut: Callable[[np.ndarray], Cut | None]) -> Crown:
     """Cut a sample in two, again and again, while parts have more than twice ``smallest`` rows."""
     tests: list[Fork | None] = []
     left: list[int] = []
@@ -168,7 +173,7 @@ def grow_forks(table: Table, smallest: int, cut: Callable[[np.ndarray], Cut | No
         attribute, goes_left = found
         column = table.quasi[attribute]
         is_left = goes_left[column.codes[rows]]
-        tests[node] = _as_test(column, goes_left)
+        tests[node] = _as_test(column, goes_left, whole)
         left[node] = grow(rows[is_left])
         right[node] = grow(rows[~is_left])
         return node
@@ -201,14 +206,15 @@ def _between_groups(codes: np.ndarray, labels: np.ndarray, smallest: int) -> tup
     return None if best is None else best[1:]
 
 
-def _as_test(column: Column, goes_left: np.ndarray) -> Fork:
-    present = goes_left[: column.n_present]
+def _as_test(column: Column, goes_left: np.ndarray, whole: Whole) -> Fork:
     missing = bool(column.missing >= 0 and goes_left[column.missing])
     if not is_plain_number(column.attribute):
-        return Fork(
-            column.name, values=tuple(_plain(column.values[code]) for code in np.flatnonzero(present)), missing=missing
-        )
-    codes = np.flatnonzero(present)
+        # As the table has them: engines compare values, and know of no vocabulary.
+        assert whole.spelt is not None
+        values, codes = whole.spelt[column.name]
+        present = goes_left & (np.arange(column.n_values) != column.missing)
+        return Fork(column.name, values=tuple(values[i] for i in np.flatnonzero(present[codes])), missing=missing)
+    codes = np.flatnonzero(goes_left[: column.n_present])
     if len(codes) == 0:
         # Nothing but the missing value goes left: no number is below the lowest and above the highest.
         return Fork(column.name, _plain(column.values[column.n_present - 1]), _plain(column.values[0]), missing=missing)

@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import frames
@@ -79,6 +80,7 @@ class Trained:
             return np.asarray(self.models[0].classes_[self.predict_proba(frame).argmax(axis=1)])
         return np.asarray(np.mean([model.predict(seen) for model, seen in self._each(frame)], axis=0))
 
+    @available_if(lambda self: hasattr(self.models[0], "classes_"))
     def predict_proba(self, frame: Any) -> np.ndarray:
         """Chances of the classes."""
         each = [np.log(np.clip(model.predict_proba(seen), 1e-9, 1)) for model, seen in self._each(frame)]

@@ -89,7 +89,9 @@ def _check_written(engine: PieceEngine, constraints: Sequence[PrivacyModel], pla
     assert types is not None, "all files of a release have the same columns"
     if sum(piece.n_rows for piece in written) != n_rows:
         raise DataError(CHANGED)
-    return check_pieces(engine.crew, written, Reading.of(types, schema), Judge(schema, constraints, list(types)))
+    # Quasi-identifiers are released without marks; other columns as they were.
+    reading = Reading.of(types, schema, engine.reading.marks)._replace(marked=[one.name for one in schema.sensitive])
+    return check_pieces(engine.crew, written, reading, Judge(schema, constraints, list(types)))
 
 
 class Tasks(NamedTuple):
@@ -135,7 +137,7 @@ class Tasks(NamedTuple):
         if method.recoding not in TEXT_RECODINGS:
             # A suppressed row has a mark in columns of texts, and nothing in others.
             raw = raw.with_columns(pl.col(pl.Enum).cast(pl.String))
-        seen = files.mark_missing(raw, self.reading.marks, [*whole.quasi, *whole.sensitive])
+        seen = files.mark_missing(raw, self.reading.marks, self.reading.schema.names)
         part = release_part(method, seen, whole, guide, fragment, checked_later=True, as_names=True)
         return part._replace(frame=None), as_written(part.frame, raw, method, whole.dates, as_names=True)
 

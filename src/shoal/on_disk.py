@@ -23,7 +23,17 @@ from shoal.engines import NO_ROWS
 from shoal.errors import DataError
 from shoal.fragments import Fragmentation, fragment
 from shoal.guards import membership, truth_of
-from shoal.parts import Part, add_losses, as_written, column_reader, left_out, part_alike, release_part, seed_of
+from shoal.parts import (
+    Part,
+    add_losses,
+    as_written,
+    column_reader,
+    left_out,
+    part_alike,
+    release_part,
+    require_guide,
+    seed_of,
+)
 from shoal.privacy import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
 from shoal.release import Checked, Evidence, Judge, make_anonymizer, parameters_of, require_checkable, require_levels
 from shoal.schema import Schema, require_schema
@@ -96,6 +106,7 @@ def anonymize_file(
             found if found is not None and source.suffix == out.suffix else "\t" if out.suffix == ".tsv" else ","
         )
         engine = DuckEngine(desk, table, schema, missing_marks, guide=y)
+        require_guide(y, engine.names)
         require_same_columns([name for name in engine.names if name not in left_out(y, schema)], schema)
         fitting = rows_per_fragment or max(int(budget.memory / (BYTES_A_CELL * len(engine.names))), 10 * k)
         released, cut_into, findings = _plan(engine, anonymizer, table, fitting, missing_marks, folder, y)
@@ -104,11 +115,12 @@ def anonymize_file(
             # Rows that are not handed out are needed to see what holds in the population.
             everyone = (written, kind) if member_of is None else (folder / "population.parquet", "parquet")
             parts = _write(released, *everyone, separator)
-            checked = require_levels(_check_written(desk, *everyone, schema, asked, separator), method)
+            how: dict[str, Any] = {"marks": missing_marks, "marked": [one.name for one in schema.sensitive]}
+            checked = require_levels(_check_written(desk, *everyone, schema, asked, separator, **how), method)
             if member_of is not None:
                 _hand_out(everyone[0], written, kind, separator, member_of)
                 rest = [one for one in asked if not isinstance(one, (KMap, DeltaPresence))]
-                require_levels(_check_written(desk, written, kind, schema, rest, separator), method)
+                require_levels(_check_written(desk, written, kind, schema, rest, separator, **how), method)
     loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
     parameters = parameters_of(anonymizer, constraints) | {"engine": "duckdb"} | cut_into
     return Evidence(schema, method, checked, loss, suppressed, parameters, findings)
@@ -126,19 +138,18 @@ def _plan(
     """What is released, piece by piece, how the table is cut for that, and what was found out on the way."""
     schema = method.schema
     assert schema is not None
-    looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
     counted = fit_to_counts(engine, method, fitting) if method._wants_counts and engine.count() > fitting else None
     if counted is not None:
-        return _release_rows(counted, table, marks, looked_at, y), {}, counted.fitted.findings()
+        return _release_rows(counted, table, marks, y), {}, counted.fitted.findings()
     cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), column_reader(y))
     engine.sort_out(cut, folder / "fragments")
-    return _release_fragments(cut, folder / "fragments", marks, looked_at, y), {"fragments": len(cut.rows)}, {}
+    return _release_fragments(cut, folder / "fragments", marks, y), {"fragments": len(cut.rows)}, {}
 
 
 def _as_parquet(source: Path, folder: Path, separator: str | None) -> tuple[Path, str | None]:
     """The file itself, or a copy of a CSV file whose columns are texts; and what separates the fields of that."""
     if source.is_dir():
-        if not any(source.glob("*.parquet")):
+        if not files.parquet_files(source):
             raise DataError(f"{str(source)!r} is a folder without Parquet files: name one that has some.")
         return source, None
     found = files.read_header(source, separator).separator
@@ -158,14 +169,12 @@ class Released(NamedTuple):
     part: Part | None
 
 
-def _release_rows(
-    counted: Counted, table: Path, marks: Sequence[str], looked_at: Sequence[str], y: str | None
-) -> Iterator[Released]:
+def _release_rows(counted: Counted, table: Path, marks: Sequence[str], y: str | None) -> Iterator[Released]:
     """All rows in their order, put into groups that are known."""
     n_rows = 0
     for batch in files.read_in_batches(table):
         raw = batch.drop(left_out(y, counted.schema))
-        released = counted.release(files.mark_missing(raw, marks, looked_at))
+        released = counted.release(files.mark_missing(raw, marks, raw.columns))
         n_rows += raw.height
         yield Released(as_written(released, raw, counted.fitted), None)
     if n_rows != counted.n_rows:
@@ -173,9 +182,7 @@ def _release_rows(
     yield Released(None, counted.part)
 
 
-def _release_fragments(
-    cut: Fragmentation, folder: Path, marks: Sequence[str], looked_at: Sequence[str], y: str | None
-) -> Iterator[Released]:
+def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y: str | None) -> Iterator[Released]:
     """The rows of one fragment after the other."""
     method, schema = cut.method, cut.method.schema
     assert schema is not None
@@ -186,9 +193,8 @@ def _release_fragments(
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
         raw = raw.drop(guides)
         # What is written is checked as a whole.
-        part = release_part(
-            method, files.mark_missing(raw, marks, looked_at), cut.whole, guide, number, checked_later=True
-        )
+        seen = files.mark_missing(raw, marks, schema.names)
+        part = release_part(method, seen, cut.whole, guide, number, checked_later=True)
         yield Released(as_written(part.frame, raw, method, cut.whole.dates), part._replace(frame=None))
     quasi = [one.name for one in schema.quasi]
     for number in range(first_alike, len(cut.rows)):
@@ -256,10 +262,16 @@ def _hand_out(everyone: Path, written: Path, kind: str, separator: str, member_o
 
 
 def _check_written(
-    desk: Desk, written: Path, kind: str, schema: Schema, constraints: Sequence[PrivacyModel], separator: str
+    desk: Desk,
+    written: Path,
+    kind: str,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel],
+    separator: str,
+    **how: Any,
 ) -> Checked:
     table = written if kind == "parquet" else _copy_of_csv(written, desk.folder, separator)
-    return _check(desk, table, schema, constraints)
+    return _check(desk, table, schema, constraints, **how)
 
 
 def _of_members(released: pl.DataFrame, member_of: str) -> pl.DataFrame:
@@ -294,9 +306,10 @@ def _check(
     constraints: Sequence[PrivacyModel],
     threshold: float = 0.2,
     marks: Sequence[str] = (),
+    marked: Sequence[str] | None = None,
 ) -> Checked:
     """Count the groups of a Parquet file, some of them at a time, by what is written in it."""
-    engine = DuckEngine(desk, table, schema, marks, compared=False)
+    engine = DuckEngine(desk, table, schema, marks, compared=False, marked=marked)
     require_checkable(engine.names, schema)
     judge = Judge(schema, constraints, engine.names, threshold=threshold)
     if engine.count() == 0:

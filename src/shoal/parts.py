@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from shoal import _names, frames
 from shoal.anonymizers import Anonymizer
-from shoal.errors import GuaranteeError
+from shoal.errors import DataError, GuaranteeError
 from shoal.guards import membership, released_rows
 from shoal.metrics import Loss, all_losses
 from shoal.notation import plain_text
@@ -22,7 +22,7 @@ from shoal.partition import count_groups
 from shoal.privacy import KAnonymity, check_constraints, show_level
 from shoal.recoding import TEXT_RECODINGS
 from shoal.schema import Schema
-from shoal.table import Table
+from shoal.table import TOP, Table
 from shoal.whole import Whole
 
 
@@ -57,7 +57,8 @@ def release_part(
     """
     one = clone(method)
     one._whole = whole
-    if one.random_state is not None:
+    # The first one keeps its seed: if it is the only one, it is released as the table would be.
+    if one.random_state is not None and number > 0:
         one.random_state = np.random.SeedSequence([seed_of(one.random_state), number]).generate_state(1)[0]
     return measure_part(one, *one.anonymize_frame(frame, y, as_names=as_names), checked_later=checked_later)
 
@@ -92,6 +93,12 @@ def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table,
 def column_reader(name: str | None) -> Callable[[nw.DataFrame[Any]], np.ndarray] | None:
     """What gives each row of a frame what a method is guided by: a column of it."""
     return None if name is None else lambda frame: frame[name].to_numpy()
+
+
+def require_guide(y: str | None, names: Collection[str]) -> None:
+    """Refuse a table without the column that guides a method."""
+    if y is not None and y not in names:
+        raise DataError(f"The table has no column {y!r} to be guided by, only {', '.join(list(names)[:12])}.")
 
 
 def left_out(y: str | None, schema: Schema) -> list[str]:
@@ -167,14 +174,18 @@ def as_written(
         frame = frame.with_columns(_as_texts(opened[name], as_names=as_names) for name in quasi)
     elif method.recoding == "mean":
         means = [one.name for one in schema.quasi if one.kind == "numeric"]
-        frame = frame.with_columns(_as_date(frame[n]) if n in dates else frame[n].cast(pl.Float64) for n in means)
+        frame = frame.with_columns(_as_mean(frame[name], is_date=name in dates) for name in means)
     untouched = [name for name in frame.columns if name not in quasi]
     return frame.with_columns(raw.select(untouched))  # type: ignore[no-any-return]
 
 
-def _as_date(series: pl.Series) -> pl.Series:
-    """Dates, which may be written as texts, with a time behind them."""
-    return series.str.slice(0, 10).str.to_date() if series.dtype == pl.String else series.cast(pl.Date)
+def _as_mean(series: pl.Series, *, is_date: bool) -> pl.Series:
+    """Numbers, or dates, which may be written as texts with a time behind them; suppressed ones are missing."""
+    if series.dtype in (pl.String, pl.Enum):
+        texts = series.cast(pl.String)
+        series = texts.set(texts.eq_missing(TOP), None)
+        series = series.str.slice(0, 10).str.to_date() if is_date else series
+    return series.cast(pl.Date if is_date else pl.Float64)
 
 
 def _as_texts(series: nw.Series[Any], *, as_names: bool) -> pl.Series:

@@ -43,6 +43,7 @@ from shoal.parts import (
     left_out,
     part_alike,
     release_part,
+    require_guide,
 )
 from shoal.privacy import DeltaDisclosure, PrivacyModel, check_constraints
 from shoal.recoding import TEXT_RECODINGS
@@ -162,6 +163,7 @@ class SparkAnonymizer:
         schema = self.method.schema
         require_schema(schema)
         assert schema is not None
+        require_guide(self.y, table.columns)
         require_same_columns([name for name in table.columns if name not in left_out(self.y, schema)], schema)
         for constraint in self.method.constraints:
             if isinstance(constraint, DeltaDisclosure) and not constraint.count_absent:
@@ -206,7 +208,6 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: 
     schema = method.schema
     assert schema is not None
     guides, read_guide = left_out(y, schema), column_reader(y)
-    looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
 
     def refine(batches: Iterator[Any]) -> Iterator[Any]:
         parts = [pl.DataFrame(pl.from_arrow(batch)) for batch in batches]
@@ -219,7 +220,7 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: 
         raw = raw.drop(FRAGMENT)
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
         frame = raw.drop(guides)
-        part = release_part(method, files.mark_missing(frame, marks, looked_at), whole, guide, number)
+        part = release_part(method, files.mark_missing(frame, marks, schema.names), whole, guide, number)
         released = as_written(part.frame, frame, method, dates)
         lost = pl.Series(PART, [as_numbers(part)] + [None] * (released.height - 1), pl.List(pl.Float64))
         yield from released.with_columns(lost).to_arrow().cast(expected).to_batches()
@@ -326,10 +327,23 @@ def check(
     One aggregation counts what is in each group of equal rows; workers measure the groups, and the driver gets a few
     numbers of each of them.
     """
+    return check_columns(table, schema, constraints, threshold=threshold, missing_marks=missing_marks)
+
+
+def check_columns(
+    table: DataFrame,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel] = (),
+    *,
+    threshold: float = 0.2,
+    missing_marks: Sequence[str] = (),
+    marked: Collection[str] | None = None,
+) -> Checked:
+    """Likewise, of a table of which only some columns are ``marked``."""
     require_schema(schema)
     constraints = check_constraints(constraints)
     require_checkable(table.columns, schema)
-    engine = SparkEngine(table, schema, missing_marks, compared=False)
+    engine = SparkEngine(table, schema, missing_marks, compared=False, marked=marked)
     member_of = membership(constraints)
     coded = [code_values(engine.distinct(one.name, member_of), one) for one in schema.sensitive]
     columns = [column for column, _ in coded]

@@ -17,7 +17,6 @@ import polars as pl
 
 from shoal._piece_check import check_pieces
 from shoal._piece_engine import PieceEngine, Reading, can_compare, pieces_of, plain_types, rows_a_task
-from shoal._shelf import Shelf
 from shoal._spark_engine import SparkEngine, quoted_column
 from shoal.anonymizers import Anonymizer
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason, surviving_broken_pipes
@@ -25,7 +24,7 @@ from shoal.files import as_marks, find_separator
 from shoal.guards import membership
 from shoal.in_pieces import release_pieces
 from shoal.metrics import Loss
-from shoal.parts import add_losses, left_out
+from shoal.parts import add_losses, left_out, require_guide
 from shoal.privacy import DeltaDisclosure, DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
 from shoal.release import (
     Checked,
@@ -37,7 +36,7 @@ from shoal.release import (
     require_levels,
 )
 from shoal.schema import Schema, require_schema
-from shoal.spark import ROWS_PER_FRAGMENT, SparkAnonymizer, check, has_session, start_session
+from shoal.spark import ROWS_PER_FRAGMENT, SparkAnonymizer, check, check_columns, has_session, start_session
 from shoal.table import require_same_columns
 
 if TYPE_CHECKING:
@@ -163,14 +162,19 @@ def _release_frame(session: SparkSession, source: str, out: str, place: str, sep
     with _removed(session, None if member_of is None else everyone):
         _write(released.fit_transform(table), everyone, out, separator)
         written = _read_written(session, everyone, out, separator)
-        checked = check(written, job.schema, job.constraints)
+        marks: dict[str, Any] = {
+            "missing_marks": job.missing_marks,
+            "marked": [one.name for one in job.schema.sensitive],
+        }
+        checked = check_columns(written, job.schema, job.constraints, **marks)
         if member_of is not None:
             require_levels(checked, job.name)
             is_member = SparkEngine(written, job.schema, compared=False).is_member(member_of)
             handed_out = written.filter(is_member).drop(member_of)
             _write(handed_out, place, out, separator)
             rest = [one for one in job.constraints if not isinstance(one, (KMap, DeltaPresence))]
-            require_levels(check(_read_written(session, place, out, separator), job.schema, rest), job.name)
+            written = _read_written(session, place, out, separator)
+            require_levels(check_columns(written, job.schema, rest, **marks), job.name)
     return Done(checked, released.loss(), released.suppressed(), len(released.fragments_))
 
 
@@ -201,6 +205,7 @@ def _release_files(
     session: SparkSession, source: str, types: Mapping[str, pl.DataType], out: str, place: str, job: Job
 ) -> Done:
     """Let tasks read, sort and write files themselves, all of them in folders beside the release."""
+    require_guide(job.y, types)
     require_same_columns([name for name in types if name not in left_out(job.y, job.schema)], job.schema)
     reading = Reading.of(types, job.schema, job.missing_marks, job.y)
     with _removed(session, beside := _beside(out, "sorted")):
@@ -209,7 +214,7 @@ def _release_files(
         rows_per_fragment = job.rows_per_fragment or fitting
         # Where there is room for larger fragments there is for larger pieces, which meet fewer of them.
         pieces = pieces_of(_local(session, source), max(fitting, rows_per_fragment))
-        engine = PieceEngine(SparkCrew(session), pieces, reading, Shelf.made(scratch / "rows"))
+        engine = PieceEngine(SparkCrew(session), pieces, reading, scratch)
         checked, parts, n_fragments = release_pieces(
             engine,
             job.method,

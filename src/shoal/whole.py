@@ -32,6 +32,13 @@ class Seen(NamedTuple):
     """Rows that have each of them."""
 
 
+class Spelt(NamedTuple):
+    """How values are written in a table, which may be otherwise than in a vocabulary: "9" and "9.0" are one number."""
+
+    values: list[Any]
+    codes: np.ndarray
+
+
 class Whole(NamedTuple):
     """What is known of a whole table, of which only some rows are at hand at a time."""
 
@@ -41,6 +48,8 @@ class Whole(NamedTuple):
     n_rows: int
     member_of: str | None = None
     """The column that says which rows are released, where some are not: only of these sensitive values are known."""
+    spelt: Mapping[str, Spelt] | None = None
+    """All values of quasi-identifiers that are no plain numbers; only who cuts the table needs them."""
 
     @classmethod
     def of(
@@ -52,9 +61,17 @@ class Whole(NamedTuple):
         member_of: str | None = None,
     ) -> Whole:
         """Put together what there is in each quasi-identifier and sensitive attribute."""
-        quasi = {one.name: _known(one, seen[one.name], missing) for one in schema.quasi}
-        sensitive = {one.name: _known(one, seen[one.name], missing) for one in schema.sensitive}
-        return cls(quasi, sensitive, n_rows, member_of)
+        found = {one.name: _encoded(one, seen[one.name], missing) for one in (*schema.quasi, *schema.sensitive)}
+        quasi, sensitive = (
+            {one.name: _vocabulary(found[one.name], seen[one.name].rows) for one in some}
+            for some in (schema.quasi, schema.sensitive)
+        )
+        spelt = {
+            one.name: Spelt(seen[one.name].values.to_list(), found[one.name].codes)
+            for one in schema.quasi
+            if not is_plain_number(one)
+        }
+        return cls(quasi, sensitive, n_rows, member_of, spelt)
 
     @property
     def dates(self) -> set[str]:
@@ -97,7 +114,7 @@ def is_plain_number(attribute: Attribute) -> bool:
     return attribute.kind == "numeric" and attribute.hierarchy is None
 
 
-def _known(attribute: Attribute, seen: Seen, missing: Missing) -> Column:
+def _encoded(attribute: Attribute, seen: Seen, missing: Missing) -> Column:
     column = encode_column(seen.values, attribute, weights=seen.rows)
     if missing == "error" and column.missing >= 0:
         n = int(seen.rows[column.codes == column.missing].sum())
@@ -105,9 +122,14 @@ def _known(attribute: Attribute, seen: Seen, missing: Missing) -> Column:
             f"Attribute {attribute.name!r} has {n:,} missing value{'s' * (n > 1)}: fill or drop them, or pass "
             "missing='value'."
         )
-    if attribute.role == "quasi" and is_plain_number(attribute):
+    return column
+
+
+def _vocabulary(column: Column, seen: np.ndarray) -> Column:
+    """A column without rows."""
+    if column.attribute.role == "quasi" and is_plain_number(column.attribute):
         return _without_middle(column)
-    rows = np.bincount(column.codes, seen.rows, column.n_values)
+    rows = np.bincount(column.codes, seen, column.n_values)
     return replace(column, codes=column.codes[:0], shares=rows / max(rows.sum(), 1))
 
 
