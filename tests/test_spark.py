@@ -1,6 +1,7 @@
 """The same anonymizers on Spark: one fragment is the local release, many keep what was asked for."""
 
 import contextlib
+import gc
 import os
 import runpy
 import signal
@@ -35,6 +36,7 @@ from shoal.table import encode
 from tables import with_odd_names, written_in_two_ways
 
 pytest.importorskip("pyspark")
+from shoal._spark_worker import answer, answer_all  # noqa: E402
 from shoal.spark import SparkAnonymizer, check, java_version, provide_java, start_session  # noqa: E402
 from shoal.spark_files import anonymize_files, check_files, read, told  # noqa: E402
 
@@ -379,6 +381,19 @@ def test_only_members_of_a_population_are_handed_out(tmp_path):
     assert released.columns == ["age"]
     assert released.height == 300
     assert released.group_by("age").len()["len"].min() >= 4
+
+
+def test_modules_are_spared_by_the_garbage_collector_of_workers():
+    try:
+        assert answer(len, "abc") == 3
+        assert gc.get_freeze_count() > 10_000
+        frozen = gc.get_freeze_count()
+        kept = [[] for _ in range(1_000)]
+        # Only modules are: what tasks leave is not kept for ever.
+        assert list(answer_all(iter, kept)) == kept
+        assert gc.get_freeze_count() <= frozen
+    finally:
+        gc.unfreeze()
 
 
 # A cluster, whose processes can be ended

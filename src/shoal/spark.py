@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import polars as pl
 
 from shoal import files, frames
 from shoal._spark_engine import SparkEngine, collect, quoted_column
+from shoal._spark_worker import answer_all
 from shoal.anonymizers import Anonymizer
 from shoal.counted import Counted, fit_to_counts
 from shoal.engines import NO_ROWS, code_values, write_route
@@ -252,7 +254,8 @@ def _map_in_arrow(table: DataFrame, function: Callable[..., Any], kind: Any) -> 
     names = table.columns
 
     def with_names(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from function(type(batch).from_arrays(batch.columns, names=names) for batch in batches)
+        named = (type(batch).from_arrays(batch.columns, names=names) for batch in batches)
+        yield from answer_all(function, named)
 
     return table.toDF(*(f"c{j}" for j in range(len(names)))).mapInArrow(with_names, kind)
 
@@ -349,7 +352,8 @@ def check_columns(
     columns = [column for column, _ in coded]
     judge = Judge(schema, constraints, table.columns, threshold=threshold)
     groups = _count_in_groups(engine, schema, coded, member_of)
-    found = collect(groups.mapInArrow(_make_look(judge, columns), f"{LOOK} binary"))[LOOK].to_list()
+    look = partial(answer_all, _make_look(judge, columns))
+    found = collect(groups.mapInArrow(look, f"{LOOK} binary"))[LOOK].to_list()
     if not found:
         raise DataError(NO_ROWS)
     for look in found:

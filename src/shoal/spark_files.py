@@ -18,6 +18,7 @@ import polars as pl
 from shoal._piece_check import check_pieces
 from shoal._piece_engine import PieceEngine, Reading, can_compare, pieces_of, plain_types, rows_a_task
 from shoal._spark_engine import SparkEngine, quoted_column
+from shoal._spark_worker import answer, answer_all
 from shoal.anonymizers import Anonymizer
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason, surviving_broken_pipes
 from shoal.files import as_marks, find_separator
@@ -255,7 +256,7 @@ class SparkCrew:
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Apply a function to each item."""
-        return self._context.parallelize(items, max(len(items), 1)).map(function).collect()
+        return self._context.parallelize(items, max(len(items), 1)).map(partial(answer, function)).collect()
 
     def by_box(
         self,
@@ -265,12 +266,12 @@ class SparkCrew:
         function: Callable[[list[bytes]], Any],
     ) -> list[Any]:
         """Let something be put into boxes for each item, and apply a function to what is in each box."""
-        found = self._context.parallelize(items, max(len(items), 1)).flatMap(sort_out)
+        found = self._context.parallelize(items, max(len(items), 1)).flatMap(partial(answer_all, sort_out))
         return found.partitionBy(n_boxes, int).mapPartitions(partial(_of_box, function)).collect()
 
 
 def _of_box(function: Callable[[list[bytes]], Any], found: Iterable[tuple[int, bytes]]) -> list[Any]:
-    return [function([one for _, one in found])]
+    return [answer(function, [one for _, one in found])]
 
 
 def _is_here(session: SparkSession, name: str) -> bool:
