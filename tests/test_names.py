@@ -93,3 +93,11 @@ def test_marks_are_missing_in_texts_and_names_alike(texts):
     found = files.mark_missing(frame, ["*", "ü"], ["t", "n"])
     expected = [None if text in ("*", "ü") else text for text in texts]
     assert found["t"].to_list() == found["n"].to_list() == expected
+
+
+def test_numbers_of_names_that_are_too_high_get_a_sentence(tmp_path, monkeypatch):
+    file = tmp_path / "table.parquet"
+    pl.DataFrame({"t": ["a", "b"]}).write_parquet(file)
+    monkeypatch.setattr("shoal._names.of_numbers", lambda numbers, words: pl.Series(words).gather(numbers + 2))
+    with pytest.raises(DataError, match="cannot be read.*mend it"):
+        files.read_rows(file, ["t"], ["t"])

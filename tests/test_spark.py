@@ -38,7 +38,7 @@ from tables import with_odd_names, written_in_two_ways
 pytest.importorskip("pyspark")
 from shoal._spark_worker import answer, answer_all  # noqa: E402
 from shoal.spark import SparkAnonymizer, check, java_version, provide_java, start_session  # noqa: E402
-from shoal.spark_files import anonymize_files, check_files, read, told  # noqa: E402
+from shoal.spark_files import _reason_of_worker, anonymize_files, check_files, read, told  # noqa: E402
 
 # Spark warns of versions of pandas that it was not tested with.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -225,6 +225,12 @@ def test_a_worker_says_in_one_sentence_what_is_wrong(spark, census, tmp_path):
         released.collect()
     assert isinstance(told(raised.value), DataError)
     assert "has changed since its rows were counted" in str(told(raised.value))
+
+
+def test_what_a_worker_has_raised_is_told_from_where_it_was():
+    raised = 'thrown: Traceback (most recent call last):\n  File "a", line 1\n    b: c\nlib.Wrong: so wrong\n SQLSTATE'
+    assert _reason_of_worker(Exception(raised)) == "lib.Wrong: so wrong"
+    assert _reason_of_worker(Exception("no memory\nat java")) == "no memory"
 
 
 # Files; each call has a session of its own, so the one of this module is stopped for them

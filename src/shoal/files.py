@@ -195,9 +195,10 @@ def read_rows(
             batches = list(_batches(opened, list(columns), first, wanted))
             table = pa.Table.from_batches(batches, None if batches else opened.schema_arrow)
         table = table.select(list(columns)).unify_dictionaries()
-    except (pa.ArrowException, OSError, KeyError) as error:
+        # Numbers of names that a damaged file has may be too high.
+        return pl.DataFrame([_as_series(name, table[name], is_name=name in texts) for name in columns])
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError, KeyError) as error:
         raise DataError(f"{str(file)!r} cannot be read ({reason(error)}): mend it.") from None
-    return pl.DataFrame([_as_series(name, table[name], is_name=name in texts) for name in columns])
 
 
 def _without_deltas(file: str | Path, texts: Sequence[str]) -> list[str]:

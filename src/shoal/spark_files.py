@@ -445,7 +445,7 @@ def running_session(master: str | SparkSession | None = None, memory: int | None
         except ShoalError:
             raise
         except Exception as error:  # Spark has many
-            raise DataError(f"Spark has failed ({reason(error)}): see {log.name}.") from None
+            raise DataError(f"Spark has failed ({_reason_of_worker(error)}): see {log.name}.") from None
         finally:
             if is_own:
                 session.stop()
@@ -505,6 +505,12 @@ def told(error: Exception) -> ShoalError | None:
         return _told_of_line(str(error))
     kinds: dict[str, type[ShoalError]] = {"GuaranteeError": GuaranteeError, "DataError": DataError}
     return kinds.get(found.group(1), ShoalError)(found.group(2))
+
+
+def _reason_of_worker(error: Exception) -> str:
+    """What a Python worker has raised, if it was one, which stands behind where that was."""
+    found = re.search(r"^Traceback .*?^(\w[\w.]*: [^\n]+)$", str(error)[str(error).find("Traceback") :], re.M | re.S)
+    return reason(error) if found is None else found.group(1)
 
 
 def _told_of_line(message: str) -> ShoalError | None:
