@@ -76,7 +76,10 @@ def release(source, schema, out, *, method="mondrian", constraints=(), rows=1_00
     return found, pl.read_parquet(sorted((out / "table").iterdir()), hive_partitioning=False, glob=False)
 
 
-@pytest.mark.parametrize("method", ["mondrian", "hilbert", "rplus", "sangreea", "accuracy-guided"])
+GUIDED = pytest.param("accuracy-guided", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("method", ["mondrian", "hilbert", "rplus", "sangreea", GUIDED])
 def test_fragments_keep_what_was_asked_for_and_every_row(census, source, tmp_path, method):
     frame, schema = census
     constraints = (LDiversity(3, attribute="condition"),)
@@ -278,6 +281,7 @@ def test_means_of_nothing_are_missing_where_rows_are_suppressed(census, tmp_path
     assert written["Float64", "Date"].null_count().row(0) == (written.height, written.height)
 
 
+@pytest.mark.slow
 def test_guides_may_be_numbers(census, source, tmp_path):
     frame, schema = census
     paid = frame.with_columns(pl.col("age").cast(pl.Float64).sqrt().alias("income"))
