@@ -5,6 +5,7 @@ import gc
 import os
 import runpy
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -36,10 +37,20 @@ from shoal.table import encode
 from tables import with_odd_names, written_in_two_ways
 
 pytest.importorskip("pyspark")
-from shoal._spark_session import RunningSpark, java_version, provide_java, reason_of_worker, told  # noqa: E402
+from pyspark import SparkConf  # noqa: E402
+from pyspark.sql import SparkSession  # noqa: E402
+
+from shoal._spark_session import (  # noqa: E402
+    RunningSpark,
+    _configured,
+    java_version,
+    provide_java,
+    reason_of_worker,
+    told,
+)
 from shoal._spark_worker import answer, answer_all  # noqa: E402
 from shoal.spark import SparkAnonymizer, check, start_session  # noqa: E402
-from shoal.spark_files import anonymize_files, check_files, read  # noqa: E402
+from shoal.spark_files import anonymize_files, check_files, read, running_spark  # noqa: E402
 
 # Spark warns of versions of pandas that it was not tested with.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -379,6 +390,40 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sessions_of_their_own")
+def test_calls_share_a_spark_that_has_a_session_only_if_one_is_needed(census, tmp_path):
+    census.frame.write_parquet(tmp_path / "people.parquet")
+    census.frame.write_csv(tmp_path / "people.csv")
+    asked = [KAnonymity(10)]
+    with running_spark("local[2]", memory=2**30) as spark:
+        evidence = anonymize_files(
+            tmp_path / "people.parquet", census.schema, 10, tmp_path / "out.parquet", master=spark
+        )
+        assert check_files(tmp_path / "out.parquet", census.schema, asked, master=spark).risk == evidence.checked.risk
+        assert SparkSession.getActiveSession() is None
+        assert not check_files(tmp_path / "people.csv", census.schema, asked, master=spark).holds
+        assert SparkSession.getActiveSession() is not None
+        with running_spark(spark.session) as same:
+            assert same.context is spark.context
+        assert spark.session.range(3).count() == 3
+    with running_spark("local[1]") as another:
+        assert another.session.range(3).count() == 3
+        assert another.context is not spark.context
+
+
+def test_java_compiles_later_only_where_spark_runs_on_this_machine_for_a_while():
+    def settings(master, **own):
+        return dict(_configured(SparkConf(loadDefaults=False), master, "name", own).getAll())
+
+    here = settings("local[4]", **{"spark.ui.enabled": "true"})
+    assert "Tier4" in here["spark.driver.defaultJavaOptions"]
+    assert here["spark.ui.enabled"] == "true"
+    assert settings("local")["spark.ui.enabled"] == "false"
+    for elsewhere in (None, "yarn", "local-cluster[2,1,1024]", "spark://localhost:7077"):
+        assert not {"spark.driver.defaultJavaOptions", "spark.ui.enabled"} & set(settings(elsewhere))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sessions_of_their_own")
 def test_only_members_of_a_population_are_handed_out(tmp_path):
     frame = pl.DataFrame({"age": [20 + i % 30 for i in range(900)], "in": [i % 3 == 0 for i in range(900)]})
     frame.write_parquet(tmp_path / "people.parquet")
@@ -392,6 +437,45 @@ def test_only_members_of_a_population_are_handed_out(tmp_path):
     assert released.columns == ["age"]
     assert released.height == 300
     assert released.group_by("age").len()["len"].min() >= 4
+
+
+CONNECTED = """
+import sys
+from pyspark.sql import SparkSession
+from shoal import Flash, KAnonymity, Mondrian
+from shoal.datasets import make_census
+from shoal.errors import ShoalError
+from shoal.spark import SparkAnonymizer, check
+from shoal.spark_files import check_files
+
+source, out = sys.argv[1:]
+session = SparkSession.builder.remote("local[2]").getOrCreate()
+schema = make_census(10).schema
+for method in (Mondrian(schema, k=10), Flash(schema, k=10)):
+    anonymizer = SparkAnonymizer(method, rows_per_fragment=1_000)
+    anonymizer.fit_transform(session.read.parquet(source)).write.mode("overwrite").parquet(out)
+    if anonymizer._released is not None:  # what it loses was added up while it was written
+        anonymizer._released = anonymizer._released.limit(0)
+    checked = check(session.read.parquet(out), schema, [KAnonymity(10)])
+    print(len(anonymizer.fragments_) > 1, 0.05 < anonymizer.loss().ncp < 1, checked.rows, checked.holds)
+try:
+    check_files(source, schema, master=session)
+except ShoalError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_tables_of_spark_connect_are_released_and_checked(census, tmp_path):
+    pytest.importorskip("grpc")
+    census.frame.write_parquet(tmp_path / "people.parquet")
+    command = [sys.executable, "-c", CONNECTED, str(tmp_path / "people.parquet"), str(tmp_path / "out.parquet")]
+    # Whoever connects has no other kind of session in the same process.
+    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYSPARK_PYTHON": sys.executable})
+    assert found.returncode == 0, found.stderr[-2_000:]
+    assert found.stdout.splitlines()[0] == "True True 4000 True"
+    assert found.stdout.splitlines()[1] == "False True 4000 True"
+    assert "by a session of Spark Connect: read them as DataFrames" in found.stdout.splitlines()[2]
 
 
 def test_modules_are_spared_by_the_garbage_collector_of_workers():

@@ -132,13 +132,12 @@ def has_context() -> bool:
 
 
 def _of_session(session: SparkSession) -> RunningSpark:
-    try:
-        return RunningSpark(session.sparkContext, session)
-    except Exception as error:  # Spark has many
+    if not hasattr(session, "sparkContext"):
         raise ShoalError(
-            f"Files cannot be worked on by this session ({reason(error)}): read them as DataFrames, for "
+            "Files cannot be worked on by a session of Spark Connect: read them as DataFrames, for "
             "shoal.spark.SparkAnonymizer and shoal.spark.check."
-        ) from None
+        )
+    return RunningSpark(session.sparkContext, session)
 
 
 def _started(master: str | None, settings: dict[str, str], log: Any) -> tuple[SparkContext, bool]:

@@ -298,17 +298,16 @@ def _sums(names: Sequence[str]) -> list[Any]:
 
 def _observed(observation: Any) -> list[float] | None:
     """What was added up while rows passed; None if nothing has passed yet."""
+    # Spark Connect knows at once; else asking would wait for a job to end, and nobody may have started one. Of one that
+    # has ended Spark tells soon.
     told = getattr(observation, "_jo", None)
-    if told is None:
-        return None
-    # Asking would wait for a job to end, and nobody may have started one; of one that has ended Spark tells soon.
     deadline = time.monotonic() + PATIENCE
-    while not told.future().isCompleted():
+    while told is not None and not told.future().isCompleted():
         if time.monotonic() > deadline:
             return None
         time.sleep(0.05)
     found = observation.get
-    return [float(found[f"part{i}"] or 0.0) for i in range(len(found))]
+    return [float(found[f"part{i}"] or 0.0) for i in range(len(found))] or None
 
 
 # Checking
