@@ -109,35 +109,42 @@ def run_watched(engine: str, file: Path, folder: Path) -> dict[str, float]:
 def watch(process: subprocess.Popen[str], peak: list[int]) -> None:
     while process.poll() is None:
         peak[0] = max(peak[0], memory_of(process.pid))
-        # Counting shared pages holds up the processes that have them.
-        time.sleep(0.4)
+        time.sleep(0.2)
 
 
 def memory_of(root: int) -> int:
-    """Bytes of a process and of all that it has started; pages that they share count once (Linux)."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    """Bytes of a process and of all that it has started (Linux).
+
+    Files that several have loaded, such as libraries, count once. What else processes share counts for each of them, as
+    only walking through all pages would tell, which holds up the processes.
+    """
+    processes, family = all_processes(), {root}
+    while grown := {pid for pid, fields in processes.items() if int(fields["PPid"]) in family} - family:
+        family |= grown
+    members = [processes[pid] for pid in family if pid in processes]
+    own = sum(kilobytes(fields, "RssAnon", "RssShmem") for fields in members)
+    return 1024 * (own + max((kilobytes(fields, "RssFile") for fields in members), default=0))
+
+
+def all_processes() -> dict[int, dict[str, str]]:
+    """What Linux tells of each process."""
+    found = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
+            lines = status.read_text().splitlines()
         except OSError:
             continue
-    family, found = {root}, 0
-    while True:
-        grown = family | {child for child, parent in parents.items() if parent in family}
-        if grown == family:
-            break
-        family = grown
-    for member in family:
-        try:
-            lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        found += next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+        found[int(status.parent.name)] = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     return found
 
 
+def kilobytes(fields: dict[str, str], *names: str) -> int:
+    """Those of some fields; a process that has just ended has none."""
+    return sum(int(fields[name].split()[0]) for name in names if name in fields)
+
+
 def run_one(engine: str, file: str, out: str) -> None:
-    """What the watched process does: kernels are loaded before the clock starts."""
+    """What the watched process does: modules and kernels are loaded before the clock starts."""
     schema = schema_of()
     small, first = Path(out).with_suffix(".small.parquet"), Path(out).with_suffix(".first.parquet")
     pl.read_parquet(file, n_rows=50_000).write_parquet(small)
@@ -154,8 +161,10 @@ def run_one(engine: str, file: str, out: str) -> None:
         from shoal.spark import start_session
 
         start_session(f"local[{THREADS}]", **{"spark.driver.memory": f"{MEMORY // 2**21}m"})
-    if engine in ("memory", "duckdb", "running"):  # else Spark's session is part of what it takes
+    if engine in ("memory", "duckdb", "running"):  # else Spark's start is part of what it takes
         release(str(small), schema, str(first))
+    elif engine == "spark":
+        import shoal.spark_files
     start = time.perf_counter()
     kernel = release(file, schema, out)
     print(f"seconds {time.perf_counter() - start - (kernel or 0.0)}")

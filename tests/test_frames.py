@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from naive import number
-from shoal._kernels.groups import group_rows
+from shoal._kernels.groups import count_numbers, group_rows, part_rows
 from shoal._kernels.texts import number_texts
 from shoal.frames import factorize
 
@@ -99,6 +99,20 @@ def test_rows_are_grouped_like_those_of_the_naive_twin():
         labels, first = group_rows(rows)
         assert (labels.tolist(), first.tolist()) == number([tuple(row) for row in rows.tolist()])
     assert [len(part) for part in group_rows(np.empty((0, 3), np.uint8))] == [0, 0]
+
+
+@given(st.lists(st.integers(0, 6), max_size=50), st.sampled_from([np.uint8, np.uint16, np.uint32]))
+def test_numbers_are_counted(numbers, dtype):
+    found = count_numbers(np.array(numbers, dtype), 8)
+    assert found.tolist() == [numbers.count(number) for number in range(8)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), max_size=50))
+def test_rows_are_parted_in_their_order(rows_and_ways):
+    rows, goes_left = np.array([row for row, _ in rows_and_ways], np.uint32), [left for _, left in rows_and_ways]
+    left, right = part_rows(rows, np.array(goes_left, bool))
+    assert left.tolist() == [row for row, goes in rows_and_ways if goes]
+    assert right.tolist() == [row for row, goes in rows_and_ways if not goes]
 
 
 def test_nothing_but_missing_texts_and_no_rows_at_all():

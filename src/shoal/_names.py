@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shoal._kernels import groups
+
 if TYPE_CHECKING:
     import polars
 
@@ -45,7 +47,7 @@ def in_use(column: polars.Series) -> polars.Series:
 
 def count(column: polars.Series) -> np.ndarray:
     """How many rows have each of the words."""
-    return np.bincount(column.to_physical().drop_nulls().to_numpy(), minlength=len(words_of(column)))
+    return groups.count_numbers(column.to_physical().drop_nulls().to_numpy(), len(words_of(column)))
 
 
 def words_of(column: polars.Series) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from shoal import _names, files, frames
+from shoal._kernels import groups
 from shoal._shelf import Shelf
 from shoal.engines import (
     MOST_VALUES,
@@ -389,8 +390,8 @@ def number_rows(frame: pl.DataFrame, crown: Crown, number_of_leaf: np.ndarray) -
         if test is None:
             numbers[rows] = number_of_leaf[crown.right[node]]
         elif len(rows):
-            left = columns[test.attribute].passes(rows, test)
-            waiting += [(crown.left[node], rows[left]), (crown.right[node], rows[~left])]
+            left, right = groups.part_rows(rows, columns[test.attribute].passes(rows, test))
+            waiting += [(crown.left[node], left), (crown.right[node], right)]
     for i, values in enumerate(crown.alike):
         numbers[_are_alike(frame, values)] = number_of_leaf[crown.n_of_tree + i]
     return numbers

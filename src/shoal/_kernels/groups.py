@@ -41,6 +41,29 @@ def mark_present(numbers, low, present):
         present[numbers[i] - low] = True
 
 
+@jit
+def count_numbers(numbers, n_numbers):
+    """How often each of ``0, 1, ..., n_numbers - 1`` occurs."""
+    # Most rows may have the same number, and adding to a counter waits for what was added to it just before: four
+    # counters in turn take a third of the time of one, and a sixth of that of numpy's bincount.
+    found = np.zeros((4, n_numbers), np.int64)
+    for i in range(numbers.shape[0]):
+        found[i & 3, numbers[i]] += 1
+    return found[0] + found[1] + found[2] + found[3]
+
+
+@jit
+def part_rows(rows, goes_left):
+    """The rows that go left, and the others."""
+    # Both are written each time, since a branch that goes either way takes up to five times as long.
+    left, right = np.empty_like(rows), np.empty_like(rows)
+    n_left = 0
+    for i in range(rows.shape[0]):
+        left[n_left], right[i - n_left] = rows[i], rows[i]
+        n_left += np.int64(goes_left[i])
+    return left[:n_left], right[: rows.shape[0] - n_left]
+
+
 def group_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct rows of a matrix in order of first appearance.
 
