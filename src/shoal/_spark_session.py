@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -84,7 +85,7 @@ def running_spark(
             raise DataError(f"Spark has failed ({reason_of_worker(error)}): see {log.name}.") from None
         finally:
             if is_own:
-                context.stop()
+                _stop(context)
 
 
 def start_session(master: str | None = None, name: str = "shoal", **settings: str) -> SparkSession:
@@ -155,6 +156,15 @@ def _started(master: str | None, settings: dict[str, str], log: Any) -> tuple[Sp
     except Exception as error:  # Spark has many
         where = "how it is set up" if master is None else f"where it is to run, {master!r}"
         raise ShoalError(f"Spark cannot be started ({reason(error)}): check {where}; see {log.name}.") from None
+
+
+def _stop(context: SparkContext) -> None:
+    """Stop Spark, without the second that PySpark waits for a thread of its own once Spark is gone."""
+    hidden: Any = context
+    server, hidden._accumulatorServer = getattr(context, "_accumulatorServer", None), None
+    context.stop()
+    if server is not None:
+        threading.Thread(target=server.shutdown).start()
 
 
 @contextmanager
