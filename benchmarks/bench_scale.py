@@ -1,10 +1,10 @@
 """Tables in fragments beside the same tables in memory: what is lost more, and how time and memory grow.
 
-``python benchmarks/bench_scale.py loss`` compares the loss of every method on a million rows; ``growth`` times Mondrian
-in memory, from disk and by Spark, on up to twenty million rows within 4 GB; ``growth spark 1e6 5e6`` some of that. What
-is called *running* is Spark in a session that is running already, as on a cluster; *frames* is a Spark DataFrame, whose
-rows pass through Java; *passing* is Spark without Shoal: rows are shuffled, passed through Python as they are, written
-and counted.
+``python benchmarks/bench_scale.py loss`` compares the loss of every method on a million rows, from disk, and
+``loss spark`` by Spark. ``growth`` times Mondrian in memory, from disk and by Spark, on up to twenty million rows within
+4 GB; ``growth spark 1e6 5e6`` some of that. What is called *running* is Spark in a session that is running already, as
+on a cluster; *frames* is a Spark DataFrame, whose rows pass through Java; *passing* is Spark without Shoal: rows are
+shuffled, passed through Python as they are, written and counted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +43,10 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def compare_losses(n: int = 1_000_000) -> None:
+def compare_losses(engine: str = "duckdb", n: int = 1_000_000) -> None:
     """Every method on the same rows, in memory and in fragments of a fifth."""
-    from shoal.on_disk import anonymize_file
-
     schema, rows = schema_of(), []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, releasing(engine) as release:
         file = make_file(n, Path(folder))
         frame = pl.read_parquet(file)
         for name, how in METHODS.items():
@@ -55,18 +56,31 @@ def compare_losses(n: int = 1_000_000) -> None:
             middle = time.perf_counter()
             # Flash finds levels from counts of all different rows, which must fit.
             part = n // 5 if method != "flash" else n // 2
-            found = anonymize_file(
-                file, schema, K, Path(folder) / "out.parquet", method=method, rows_per_fragment=part, **how
-            )
+            out = Path(folder) / f"{name}.parquet"
+            found = release(file, schema, K, out, method=method, rows_per_fragment=part, **how)
             took = [middle - start, time.perf_counter() - middle]
             cut = found.parameters.get("fragments", "counts")
             ratio = found.loss.ncp / local.loss.ncp
             rows.append([name, str(cut), local.loss.ncp, found.loss.ncp, f"{ratio:.3f}", found.k, *took])
-            show_losses(n, rows[-1:] if len(rows) < len(METHODS) else rows)
+            show_losses(engine, n, rows[-1:] if len(rows) < len(METHODS) else rows)
 
 
-def show_losses(n: int, rows: list[list[Any]]) -> None:
-    header = ["method", "fragments", "NCP in memory", "in fragments", "ratio", "k", "seconds in memory", "from disk"]
+@contextmanager
+def releasing(engine: str) -> Iterator[Callable[..., Any]]:
+    """What releases files: DuckDB, or Spark in one session for all."""
+    if engine == "duckdb":
+        from shoal.on_disk import anonymize_file
+
+        yield anonymize_file
+        return
+    from shoal.spark_files import anonymize_files, running_spark
+
+    with running_spark(f"local[{THREADS}]", MEMORY) as spark:
+        yield partial(anonymize_files, master=spark)
+
+
+def show_losses(engine: str, n: int, rows: list[list[Any]]) -> None:
+    header = ["method", "fragments", "NCP in memory", "in fragments", "ratio", "k", "seconds in memory", f"by {engine}"]
     show(f"{n:,} rows x {len(QUASI)} attributes, k = {K}", header, rows)
 
 
@@ -238,7 +252,7 @@ if __name__ == "__main__":
         run_one(*asked[1:])
         sys.exit()
     if "loss" in asked:
-        compare_losses()
+        compare_losses("spark" if "spark" in asked else "duckdb")
     if "growth" in asked:
         chosen = [int(float(one)) for one in asked if one[0].isdigit()]
         compare_growth([one for one in ENGINES if one in asked] or list(ENGINES), chosen or SIZES)
