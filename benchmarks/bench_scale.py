@@ -1,10 +1,10 @@
 """Tables in fragments beside the same tables in memory: what is lost more, and how time and memory grow.
 
 ``python benchmarks/bench_scale.py loss`` compares the loss of every method on a million rows, from disk, and
-``loss spark`` by Spark. ``growth`` times Mondrian in memory, from disk and by Spark, on up to twenty million rows within
-4 GB; ``growth spark 1e6 5e6`` some of that. What is called *running* is Spark in a session that is running already, as
-on a cluster; *frames* is a Spark DataFrame, whose rows pass through Java; *passing* is Spark without Shoal: rows are
-shuffled, passed through Python as they are, written and counted.
+``loss spark`` by Spark. ``growth`` times Mondrian in memory, from disk and by Spark, on up to twenty million rows
+within 4 GB; ``growth spark 1e6 5e6`` some of that. What is called *running* is Spark in a session that is running
+already, as on a cluster; *frames* is a Spark DataFrame, whose rows pass through Java; *passing* is Spark without Shoal:
+rows are shuffled, passed through Python as they are, written and counted.
 """
 
 from __future__ import annotations
