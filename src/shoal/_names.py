@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal._kernels import groups
-
 if TYPE_CHECKING:
     import polars
 
@@ -47,6 +45,8 @@ def in_use(column: polars.Series) -> polars.Series:
 
 def count(column: polars.Series) -> np.ndarray:
     """How many rows have each of the words."""
+    from shoal._kernels import groups
+
     return groups.count_numbers(column.to_physical().drop_nulls().to_numpy(), len(words_of(column)))
 
 
