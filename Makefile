@@ -4,12 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-slow dp bench reproduce reproduce-quick reproduce-toy lock clean
+.PHONY: help demo test test-slow test-extras dp bench reproduce reproduce-quick reproduce-toy lock clean
 
 help:
 	@echo "make demo   protect a model of an embedded census and look at the result"
 	@echo "make test   tests, linters and type checks"
 	@echo "make test-slow  tests that take long"
+	@echo "make test-extras  the extras for large tables, each in an environment with nothing else"
 	@echo "make dp     what the baselines with differential privacy need, for their tests to run too"
 	@echo "make bench  benchmarks against peers"
 	@echo "make reproduce        the papers' tables and figures, and docs/papers.md, in two and a half hours on two cores;"
@@ -36,6 +37,19 @@ test: $(VENV)/.test
 # Those that take long, up to a minute each, such as a cluster of which a worker is killed.
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto -m slow
+
+# Tests have all extras: what one of them lacks is only seen where it is alone.
+test-extras: test-duckdb-alone test-spark-alone
+
+test-%-alone: .alone-%/.made
+	.alone-$*/bin/python tests/extra_alone.py $*
+
+.alone-%/.made: pyproject.toml constraints.txt $(shell find src -name '*.py')
+	test -d .alone-$* || $(PYTHON) -m venv .alone-$*
+	.alone-$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt '.[$*]'
+	touch $@
+
+.PRECIOUS: .alone-%/.made
 
 # The forest of diffprivlib does not run beside current scikit-learn, so it has an environment of its own.
 DIFFPRIVLIB := $(CURDIR)/.peer-diffprivlib/bin/python
@@ -83,4 +97,4 @@ $(VENV)/.test: pyproject.toml constraints.txt tests/judges.txt | $(VENV)/bin/pyt
 	touch $@ $(VENV)/.core
 
 clean:
-	rm -rf $(VENV) .peer-* .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
+	rm -rf $(VENV) .peer-* .alone-* .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
