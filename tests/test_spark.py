@@ -44,9 +44,9 @@ from shoal._spark_session import (  # noqa: E402
     SPARKS_MODULE,
     RunningSpark,
     _configured,
+    innermost_reason,
     java_version,
     provide_java,
-    reason_of_worker,
     told,
 )
 from shoal._spark_worker import answer, answer_all  # noqa: E402
@@ -246,8 +246,10 @@ def test_a_worker_says_in_one_sentence_what_is_wrong(spark, census, tmp_path):
 
 def test_what_a_worker_has_raised_is_told_from_where_it_was():
     raised = 'thrown: Traceback (most recent call last):\n  File "a", line 1\n    b: c\nlib.Wrong: so wrong\n SQLSTATE'
-    assert reason_of_worker(Exception(raised)) == "lib.Wrong: so wrong"
-    assert reason_of_worker(Exception("no memory\nat java")) == "no memory"
+    assert innermost_reason(Exception(raised)) == "lib.Wrong: so wrong"
+    assert innermost_reason(Exception("no memory\nat java")) == "no memory"
+    of_java = "An error occurred while calling None.a.B.\n: org.apache.spark.SparkException: no such place: 'x'\n\tat c"
+    assert innermost_reason(Exception(of_java)) == "no such place: 'x'"
 
 
 # Files; each call has a session of its own, so the one of this module is stopped for them

@@ -82,7 +82,7 @@ def running_spark(
         except ShoalError:
             raise
         except Exception as error:  # Spark has many
-            raise DataError(f"Spark has failed ({reason_of_worker(error)}): see {log.name}.") from None
+            raise DataError(f"Spark has failed ({innermost_reason(error)}): see {log.name}.") from None
         finally:
             if is_own:
                 _stop(context)
@@ -155,7 +155,9 @@ def _started(master: str | None, settings: dict[str, str], log: Any) -> tuple[Sp
         raise
     except Exception as error:  # Spark has many
         where = "how it is set up" if master is None else f"where it is to run, {master!r}"
-        raise ShoalError(f"Spark cannot be started ({reason(error)}): check {where}; see {log.name}.") from None
+        raise ShoalError(
+            f"Spark cannot be started ({innermost_reason(error)}): check {where}; see {log.name}."
+        ) from None
 
 
 def _stop(context: SparkContext) -> None:
@@ -259,9 +261,11 @@ def told(error: Exception) -> ShoalError | None:
     return kinds.get(found.group(1), ShoalError)(found.group(2))
 
 
-def reason_of_worker(error: Exception) -> str:
-    """What a Python worker has raised, if it was one, which stands behind where that was."""
-    found = re.search(r"^Traceback .*?^(\w[\w.]*: [^\n]+)$", str(error)[str(error).find("Traceback") :], re.M | re.S)
+def innermost_reason(error: Exception) -> str:
+    """What a Python worker has raised, which stands behind where that was, or else Java, behind what was called."""
+    worker = re.search(r"^Traceback .*?^(\w[\w.]*: [^\n]+)$", str(error)[str(error).find("Traceback") :], re.M | re.S)
+    java = re.search(r"^: [\w.$]+: ([^\n]+)$", str(error), re.M)
+    found = worker or java
     return reason(error) if found is None else found.group(1)
 
 
