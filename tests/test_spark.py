@@ -26,6 +26,8 @@ from shoal import (
     KMap,
     LDiversity,
     Mondrian,
+    RPlusTree,
+    SaNGreeA,
     Schema,
     TCloseness,
 )
@@ -92,7 +94,7 @@ def as_texts(frame):
     return frame.select(pl.all().cast(pl.String)).sort(pl.all())
 
 
-@pytest.mark.parametrize("method", [Mondrian, HilbertCurve])
+@pytest.mark.parametrize("method", [Mondrian, HilbertCurve, RPlusTree, SaNGreeA])
 def test_one_fragment_is_what_the_local_class_releases(census, table, method):
     anonymizer = SparkAnonymizer(method(census.schema, k=10))
     found = collected(anonymizer.fit_transform(table))
