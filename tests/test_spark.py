@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from extra_alone import make_old_java
 from shoal import (
     AccuracyGuided,
     Attribute,
@@ -587,12 +588,6 @@ def test_where_no_java_is_to_be_had_a_sentence_says_so(monkeypatch, tmp_path):
     make_old_java(tmp_path / "bin")
     with pytest.raises(ShoalError, match="bin/java is version 8: pip install"):
         provide_java()
-
-
-def make_old_java(folder):
-    old = folder / "java"
-    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
-    old.chmod(0o755)
 
 
 BY_ANOTHER_JAVA = """
