@@ -140,3 +140,11 @@ def test_rows_that_came_later_are_noticed(census):
     later = frame[:1].with_columns(race=pl.lit("Martian"))
     with pytest.raises(DataError, match="has changed since its rows were counted"):
         counted.release(later)
+
+
+def test_whole_numbers_that_floats_cannot_tell_apart_lie_where_they_were_counted():
+    frame = pl.DataFrame({"a": [2**53 + i * 7 % 11 for i in range(90)], "b": [i % 3 for i in range(90)]})
+    method = Flash(Schema([Attribute("a"), Attribute("b")]), k=5)
+    found, _ = released(frame, method)
+    assert found.group_by(pl.all()).len()["len"].min() >= 5
+    assert found.equals(method.fit_transform(frame).cast(pl.String))

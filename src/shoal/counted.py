@@ -7,7 +7,6 @@ sorted nor brought together for that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -41,10 +40,10 @@ class Counted(NamedTuple):
         """Put rows of the table into their groups."""
         opened = frames.open_frame(frame)
         try:
-            codes = [encode_like(opened[column.name], column) for column in self.fitted._columns]
+            codes = _codes(self.fitted, opened)
         except DataError as error:
             raise DataError(f"The table has changed since its rows were counted: {error}") from None
-        return release_frame(opened, self.schema, self.fitted._groups, self.fitted._place(np.column_stack(codes)))
+        return release_frame(opened, self.schema, self.fitted._groups, self.fitted._place(codes))
 
 
 def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted | None:
@@ -78,15 +77,19 @@ def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted
     )
     released, table = fitted.anonymize_frame(counted.select(names))
     part = measure_part(fitted, released, table)._replace(frame=None)
-    _require_places(fitted, [column.codes for column in table.quasi])
+    _require_places(fitted, frames.open_frame(counted))
     # What is sent to where the rows are need not have the counts along.
     n_rows, fitted.labels_, fitted._weights = int(fitted._weights.sum()), fitted.labels_[:0], None
     return Counted(fitted, schema, part, n_rows)
 
 
-def _require_places(fitted: Anonymizer, codes: Sequence[np.ndarray]) -> None:
+def _codes(fitted: Anonymizer, rows: nw.DataFrame[Any]) -> np.ndarray:
+    return np.column_stack([encode_like(rows[column.name], column) for column in fitted._columns])
+
+
+def _require_places(fitted: Anonymizer, rows: nw.DataFrame[Any]) -> None:
     """All that holds was found for the groups of the fit: every row must come to lie in the same one again."""
-    if not np.array_equal(fitted._place(np.column_stack(codes)), fitted.labels_):
+    if not np.array_equal(fitted._place(_codes(fitted, rows)), fitted.labels_):
         raise GuaranteeError(
             "Rows would be released in other groups than were counted, so nothing is released: this is a defect of "
             f"the method {type(fitted).__name__}."

@@ -167,7 +167,7 @@ def encode_like(series: nw.Series[Any], fitted: Column, *, unseen: Literal["erro
             raise DataError(
                 f"Attribute {fitted.name!r} held {fitted.content}s when the anonymizer was fitted: convert it."
             )
-        codes = _nearest(positions_of(values, fitted.name), fitted.positions[: fitted.n_present])
+        codes = _places(values, fitted)
     else:
         index = {fitted.text(code): code for code in range(fitted.n_present)}
         texts = [plain_text(value, factor.content) for value in factor.values]
@@ -383,6 +383,17 @@ def _resolve(
 def _frequency(factor: Factor, weights: np.ndarray | None) -> np.ndarray:
     """How often each distinct value occurs, if each row counts as much as its weight."""
     return np.bincount(np.add(factor.codes, 1, dtype=np.int64), weights, len(factor.values) + 1)[1:]
+
+
+def _places(values: np.ndarray, fitted: Column) -> np.ndarray:
+    """The codes of numbers that were seen, and of the nearest for others."""
+    positions, known = fitted.positions[: fitted.n_present], fitted.values[: fitted.n_present]
+    codes = _nearest(positions_of(values, fitted.name), positions)
+    if (np.diff(positions) > 0).all() or values.dtype.kind not in "iu":
+        return codes
+    # Neighbours so close that floats cannot tell them apart are values of their own.
+    at = np.searchsorted(known.astype(object), values.astype(object)).clip(0, len(known) - 1)
+    return np.where(known[at].astype(object) == values.astype(object), at, codes)
 
 
 def _nearest(numbers: np.ndarray, sorted_positions: np.ndarray) -> np.ndarray:
