@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 import warnings
-from datetime import date
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import polars as pl
@@ -47,6 +48,7 @@ from shoal._spark_session import (  # noqa: E402
     SPARKS_MODULE,
     RunningSpark,
     _configured,
+    has_context,
     innermost_reason,
     java_version,
     provide_java,
@@ -348,6 +350,131 @@ def test_csv_files_that_do_not_fit_are_refused_whatever_is_asked_of_them(spark, 
             # Only two of the columns are looked at.
             check(read(of_session(spark), str(place)), schema)
         assert words in str(told(found.value))
+
+
+# Files by a session that runs already
+
+
+TWO = Schema([Attribute("age"), Attribute("town", kind="nominal")])
+
+
+def people(n=200):
+    return pl.DataFrame({"age": [30 + i % 8 for i in range(n)], "town": ["Graz", "Linz"] * (n // 2)})
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_name_is_no_pattern_and_is_seen_from_here(spark, tmp_path, monkeypatch, kind):
+    for name, frame in (("d[1]", people()), ("d1", people(60))):
+        (frame.write_csv if kind == "csv" else frame.write_parquet)(tmp_path / f"{name}.{kind}")
+    monkeypatch.chdir(tmp_path)
+    out = f"o[1]*.{kind}"
+    if kind == "csv":
+        with pytest.raises(DataError, match="choose a name without any of"):
+            anonymize_files("d[1].csv", TWO, 5, out, master=spark)
+        out = "o.csv"
+    found = anonymize_files(f"d[1].{kind}", TWO, 5, out, rows_per_fragment=50, master=spark)
+    assert found.checked.rows == 200
+    assert (tmp_path / out).is_dir()
+    assert check_files(out, TWO, [KAnonymity(5)], master=spark).holds
+    assert check_files(f"d[1].{kind}", TWO, master=spark).rows == 200
+
+
+def test_parquet_files_with_different_columns_are_refused(spark, tmp_path):
+    (tmp_path / "d").mkdir()
+    people().write_parquet(tmp_path / "d" / "a.parquet")
+    for other, words in (
+        (people().drop("town"), "'town' is of type none"),
+        (people().cast({"age": pl.Int32}), "'age' is of type int in .*b b%.parquet, and bigint"),
+    ):
+        other.write_parquet(tmp_path / "d" / "b b%.parquet")
+        with pytest.raises(DataError, match=words):
+            check_files(tmp_path / "d", TWO, master=spark)
+        with pytest.raises(DataError, match=words):
+            anonymize_files(tmp_path / "d", TWO, 5, tmp_path / "o", master=spark)
+    people().write_parquet(tmp_path / "d" / "b b%.parquet")
+    (tmp_path / "d" / "more").mkdir()
+    with pytest.raises(DataError, match="has the folder 'more' in it"):
+        check_files(tmp_path / "d", TWO, master=spark)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d"]
+
+
+def test_an_empty_text_is_another_thing_than_nothing(spark, tmp_path):
+    source = tmp_path / "q.csv"
+    source.write_text('age,town\n30,""\n' + "30,\n" * 9 + "30,Ulm\n" * 10)
+    assert check_files(source, TWO, master=spark).level("k") == 1
+    towns = [""] * 5 + [None] * 7 + ["Ulm"] * 10
+    pl.DataFrame({"age": [30] * 22, "town": towns}).write_parquet(tmp_path / "p.parquet")
+    found = anonymize_files(tmp_path / "p.parquet", TWO, 5, tmp_path / "o.csv", master=spark)
+    assert (found.checked.level("k"), found.checked.groups) == (5, 3)
+
+
+def test_csv_files_that_would_be_read_as_something_else_are_refused(spark, tmp_path):
+    lone = Schema([Attribute("age")])
+    pl.DataFrame({"age": [None] * 20 + [1, 2] * 20}).write_parquet(tmp_path / "one.parquet")
+    with pytest.raises(DataError, match="Of 60 rows only 40 can be read again"):
+        anonymize_files(tmp_path / "one.parquet", lone, 5, tmp_path / "one.csv", master=spark)
+    source = tmp_path / "in.csv"
+    for text, words in (
+        (b"age\n1\n\n2\n", "one column and empty lines"),
+        ("age,town\n1,Zürich\n".encode("latin-1"), "is not UTF-8"),
+        (b"age,town,Town\n1,a,b\n", "names Spark cannot tell apart, age, town, Town"),
+        (b"", "is empty"),
+    ):
+        source.write_bytes(text)
+        with pytest.raises(DataError, match=words):
+            check_files(source, lone, master=spark)
+    source.write_bytes(b"\xef\xbb\xbfage\n" + b"1\n" * 5)
+    assert check_files(source, lone, [KAnonymity(5)], master=spark).holds
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "one.parquet"]
+
+
+def test_times_with_a_zone_and_truths_that_are_numbers_are_released(spark, tmp_path):
+    frame = people(600).with_columns(
+        at=pl.lit(datetime(2024, 1, 1, tzinfo=UTC)), ok=pl.Series([i % 3 == 0 for i in range(600)])
+    )
+    schema = Schema([*TWO, Attribute("at", "other", "nominal"), Attribute("ok", kind="numeric")])
+    frame.write_parquet(tmp_path / "in.parquet")
+    found = anonymize_files(tmp_path / "in.parquet", schema, 5, tmp_path / "out", rows_per_fragment=50, master=spark)
+    assert found.parameters["fragments"] > 3
+    written = pl.read_parquet(tmp_path / "out" / "*.parquet")
+    # Spark writes the zone of times as none, which is UTC.
+    assert written["at"].unique().to_list() == [datetime(2024, 1, 1)]
+    assert check_in_memory(written, schema, [KAnonymity(5)]).holds
+
+
+def test_numbers_that_cannot_be_and_what_java_says_get_a_sentence(spark, tmp_path):
+    people().write_parquet(tmp_path / "in.parquet")
+    for how, words in (
+        ({"rows_per_fragment": 0}, "rows_per_fragment is 0: give a whole number"),
+        ({"random_state": -1}, "a seed from 0 to 4294967295 or None, not -1"),
+    ):
+        with pytest.raises(ShoalError, match=words):
+            anonymize_files(tmp_path / "in.parquet", TWO, 5, tmp_path / "out", master=spark, **how)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 this is none")
+    with pytest.raises(DataError, match="cannot be read by Spark .*is not a Parquet file"):
+        check_files(tmp_path / "bad.parquet", TWO, master=spark)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sessions_of_their_own")
+def test_calls_in_several_threads_share_a_spark(tmp_path):
+    people().write_parquet(tmp_path / "in.parquet")
+    census = make_census(20_000)
+    census.frame.write_parquet(tmp_path / "large.parquet")
+    jobs = [("in", TWO), ("large", census.schema), ("in", TWO), ("large", census.schema)]
+
+    def release(number):
+        name, schema = jobs[number]
+        return anonymize_files(
+            tmp_path / f"{name}.parquet", schema, 5, tmp_path / f"out{number}", master="local[2]"
+        ).checked.holds
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(release, range(4)))
+    assert not has_context()
+    with pytest.raises(KeyError, match="mine"), running_spark("local[2]"):
+        raise KeyError("mine")
+    assert not has_context()
 
 
 @pytest.mark.slow

@@ -106,7 +106,10 @@ class SparkEngine(Engine["Column"]):
         self.values = {name: _value(name, types[name], marks) for name, marks in marks_in.items() if name in types}
         looked_at = schema.quasi if compared else ()
         texts = [one.name for one in looked_at if types.get(one.name) == "string" and is_plain_number(one)]
-        self._order = self.values | self._as_numbers(texts)
+        # True and false that are numbers lie between others.
+        booleans = [one.name for one in looked_at if types.get(one.name) == "boolean" and is_plain_number(one)]
+        truths = {name: self.values[name].cast("int") for name in booleans}
+        self._order = self.values | self._as_numbers(texts) | truths
         self.words = SparkWords(self._order)
 
     def _as_numbers(self, names: Sequence[str]) -> dict[str, Column]:

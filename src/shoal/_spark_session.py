@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -50,9 +51,7 @@ class RunningSpark:
 def running_spark(
     where: str | SparkSession | RunningSpark | None = None, memory: int | None = None
 ) -> Iterator[RunningSpark]:
-    """Spark for several calls, which is stopped in the end if it was started here.
-
-    What goes wrong meanwhile is told in one sentence.
+    """Spark for several calls, which is stopped in the end if it was started here, and nobody else uses it.
 
     Parameters
     ----------
@@ -63,29 +62,14 @@ def running_spark(
         Bytes for Spark on this machine, about: half for Java, half for the methods.
     """
     if where is not None and not isinstance(where, str):
-        with _told():
-            yield where if isinstance(where, RunningSpark) else _of_session(where)
+        yield where if isinstance(where, RunningSpark) else _of_session(where)
         return
     # A task whose worker speaks over TCP waits 40 ms for what is confirmed late.
     settings = {"spark.python.unix.domain.socket.enabled": "true"}
     if memory is not None:
         settings["spark.driver.memory"] = f"{max(memory // 2**21, 512)}m"
-    with (
-        surviving_broken_pipes(),
-        tempfile.NamedTemporaryFile(prefix="shoal-spark-", suffix=".log", delete=False) as log,
-        _removed_unless_named(log.name),
-    ):
-        context, is_own = _started(where, settings, log)
-        try:
-            with _told():
-                yield RunningSpark(context)
-        except ShoalError:
-            raise
-        except Exception as error:  # Spark has many
-            raise DataError(f"Spark has failed ({innermost_reason(error)}): see {log.name}.") from None
-        finally:
-            if is_own:
-                _stop(context)
+    with surviving_broken_pipes(), _OURS.used(where, settings) as context:
+        yield RunningSpark(context)
 
 
 def start_session(master: str | None = None, name: str = "shoal", **settings: str) -> SparkSession:
@@ -105,10 +89,10 @@ def start_context(master: str | None = None, name: str = "shoal", **settings: st
         raise ShoalError(f"Spark needs the package 'pyspark' ({reason(error)}): pip install 'shoal[spark]'.") from None
     if (running := SparkContext._active_spark_context) is not None:
         return running
-    provide_java()
     # Workers on this machine need the same packages as the driver.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return SparkContext.getOrCreate(_configured(SparkConf(), master, name, settings))
+    with _java_provided():
+        return SparkContext.getOrCreate(_configured(SparkConf(), master, name, settings))
 
 
 def _configured(conf: SparkConf, master: str | None, name: str, settings: dict[str, str]) -> SparkConf:
@@ -145,55 +129,108 @@ def _of_session(session: SparkSession) -> RunningSpark:
     return RunningSpark(session.sparkContext, session)
 
 
-def _started(master: str | None, settings: dict[str, str], log: Any) -> tuple[SparkContext, bool]:
-    """Spark, and whether it was started here."""
-    is_own = not has_context()
+class _Ours:
+    """The one Spark that was started here, if there is one: calls in several threads share it."""
+
+    def __init__(self) -> None:
+        self._lock, self._n_users = threading.Lock(), 0
+        self._log: Path | None = None
+        self._is_log_named = False
+
+    @contextmanager
+    def used(self, master: str | None, settings: dict[str, str]) -> Iterator[SparkContext]:
+        """Spark for as long as it is needed here; one that somebody else has started is used as it is."""
+        with self._lock:
+            is_own = self._n_users > 0 or not has_context()
+            context = self._started(master, settings)
+            self._n_users += is_own
+        try:
+            yield context
+        finally:
+            with self._lock:
+                self._n_users -= is_own
+                if is_own and self._n_users == 0:
+                    _stop(context)
+
+    def _started(self, master: str | None, settings: dict[str, str]) -> SparkContext:
+        try:
+            with self._java_speaking_into_log():
+                return start_context(master, **settings)
+        except ShoalError:
+            raise
+        except Exception as error:  # Spark has many
+            why = innermost_reason(error)
+            where = "how it is set up" if master is None else f"where it is to run, {master!r}"
+            raise ShoalError(f"Spark cannot be started ({why}): check {where}{self.see_log()}.") from None
+
+    @contextmanager
+    def _java_speaking_into_log(self) -> Iterator[None]:
+        """Let Java, which is started once, write its messages into a file as long as it lives."""
+        if _java_runs():
+            yield
+            return
+        if self._log is None:
+            log, name = tempfile.mkstemp(prefix="shoal-spark-", suffix=".log")
+            os.close(log)
+            self._log = Path(name)
+            atexit.register(self._remove_log)
+        kept = os.dup(2)
+        with self._log.open("ab") as opened:
+            os.dup2(opened.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+    def see_log(self) -> str:
+        """Words that send people to the log, which is kept then."""
+        self._is_log_named = True
+        return "" if self._log is None else f"; see {self._log}"
+
+    def _remove_log(self) -> None:
+        if self._log is not None and not self._is_log_named:
+            self._log.unlink(missing_ok=True)
+
+
+_OURS = _Ours()
+
+
+def _java_runs() -> bool:
     try:
-        with _speaking_into(log.fileno()):
-            return start_context(master, **settings), is_own
-    except ShoalError:
-        raise
-    except Exception as error:  # Spark has many
-        where = "how it is set up" if master is None else f"where it is to run, {master!r}"
-        raise ShoalError(
-            f"Spark cannot be started ({innermost_reason(error)}): check {where}; see {log.name}."
-        ) from None
+        from pyspark import SparkContext
+    except ImportError:
+        return False
+    return SparkContext._gateway is not None
 
 
 def _stop(context: SparkContext) -> None:
     """Stop Spark, without the second that PySpark waits for a thread of its own once Spark is gone."""
     hidden: Any = context
     server, hidden._accumulatorServer = getattr(context, "_accumulatorServer", None), None
-    context.stop()
-    if server is not None:
-        threading.Thread(target=server.shutdown).start()
-
-
-@contextmanager
-def _removed_unless_named(log: str) -> Iterator[None]:
-    """Remove a log in the end, unless what went wrong sends people there."""
     try:
-        yield
-    except Exception as error:
-        if log not in str(error):
-            Path(log).unlink()
-        raise
-    Path(log).unlink()
-
-
-@contextmanager
-def _speaking_into(log: int) -> Iterator[None]:
-    """Let what is started here, such as Java, write its messages into a file; it does so as long as it lives."""
-    kept = os.dup(2)
-    os.dup2(log, 2)
-    try:
-        yield
+        context.stop()
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        if server is not None:
+            threading.Thread(target=server.shutdown).start()
 
 
 # A Java
+
+
+@contextmanager
+def _java_provided() -> Iterator[None]:
+    """A Java for Spark's start alone: whatever else is started later meets the environment as it was."""
+    kept = {name: os.environ.get(name) for name in ("JAVA_HOME", "SHOAL_JAVA")}
+    provide_java()
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def provide_java() -> str:
@@ -243,13 +280,17 @@ def java_version(java: str, *options: str) -> int:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Tell what a worker of ours has said as it was said."""
+def told_in_a_sentence() -> Iterator[None]:
+    """Tell what went wrong in Spark in a sentence; what a worker of ours has said is told as it was said."""
     try:
         yield
+    except ShoalError:
+        raise
     except Exception as error:  # Spark has many
-        known = error if isinstance(error, ShoalError) else told(error)
-        raise known or error from None
+        if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark") and not isinstance(error, EOFError):
+            raise
+        known = told(error)
+        raise known or DataError(f"Spark has failed ({innermost_reason(error)}){_OURS.see_log()}.") from None
 
 
 def told(error: Exception) -> ShoalError | None:
@@ -262,11 +303,13 @@ def told(error: Exception) -> ShoalError | None:
 
 
 def innermost_reason(error: Exception) -> str:
-    """What a Python worker has raised, which stands behind where that was, or else Java, behind what was called."""
-    worker = re.search(r"^Traceback .*?^(\w[\w.]*: [^\n]+)$", str(error)[str(error).find("Traceback") :], re.M | re.S)
-    java = re.search(r"^: [\w.$]+: ([^\n]+)$", str(error), re.M)
-    found = worker or java
-    return reason(error) if found is None else found.group(1)
+    """What a Python worker has raised, which stands behind where that was, or else what was wrong first in Java."""
+    said = str(error)
+    worker = re.search(r"^Traceback .*?^(\w[\w.]*: [^\n]+)$", said[said.find("Traceback") :], re.M | re.S)
+    if worker is not None:
+        return worker.group(1)
+    java = re.findall(r"^(?:Caused by)?: [\w.$]+: ([^\n]+)$", said, re.M)
+    return java[-1] if java else reason(error)
 
 
 def _told_of_line(message: str) -> ShoalError | None:

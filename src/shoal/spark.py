@@ -188,9 +188,10 @@ def _refine(engine: SparkEngine, cut: Fragmentation, y: str | None, marks: Seque
         parted = parted.filter(sf.col(FRAGMENT) < n_cut)
     kind = _released_type(engine.table, schema, cut.method, y, cut.whole.dates)
     kind = kind.add(PART, types.ArrayType(types.DoubleType()))
+    expected = _as_arrow(engine, kind)
     # A fragment is a partition: unlike with groupBy and applyInArrow, Spark need not sort the rows first.
     fragments = parted.repartitionById(max(n_cut, 1), sf.col(FRAGMENT))
-    return _map_in_arrow(fragments, _make_refine(cut, y, marks, kind), kind)
+    return _map_in_arrow(fragments, _make_refine(cut, y, marks, expected), kind)
 
 
 def _parted(engine: SparkEngine, cut: Fragmentation) -> DataFrame:
@@ -198,11 +199,16 @@ def _parted(engine: SparkEngine, cut: Fragmentation) -> DataFrame:
     return engine.table.withColumn(FRAGMENT, number)
 
 
-def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: Any) -> Callable[..., Any]:
-    """What a worker does with a fragment."""
+def _as_arrow(engine: SparkEngine, kind: Any) -> Any:
+    """Names and types of rows as Arrow has them, in which times have a zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    method, rows, whole, expected = cut.method, cut.rows, cut.whole, to_arrow_schema(kind)
+    return to_arrow_schema(kind, timezone=engine.table.sparkSession.conf.get("spark.sql.session.timeZone"))
+
+
+def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], expected: Any) -> Callable[..., Any]:
+    """What a worker does with a fragment."""
+    method, rows, whole = cut.method, cut.rows, cut.whole
     dates = whole.dates
     schema = method.schema
     assert schema is not None
@@ -229,12 +235,10 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], kind: 
 
 def _release_rows(engine: SparkEngine, counted: Counted, y: str | None, marks: Sequence[str]) -> DataFrame:
     """All rows, put into groups that are known, wherever they lie."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     schema, method = counted.schema, counted.fitted
     kind = _released_type(engine.table, schema, method, y)
     kept = [name for name in engine.names if name not in left_out(y, schema)]
-    expected, looked_at = to_arrow_schema(kind), [one.name for one in schema.quasi]
+    expected, looked_at = _as_arrow(engine, kind), [one.name for one in schema.quasi]
 
     def release(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import polars as pl
 
 from shoal._piece_check import check_pieces
 from shoal._piece_engine import PieceEngine, Reading, can_compare, pieces_of, plain_types, rows_a_task
 from shoal._spark_engine import SparkEngine, quoted_column
-from shoal._spark_session import RunningSpark, running_spark
+from shoal._spark_session import RunningSpark, innermost_reason, running_spark, told_in_a_sentence
 from shoal._spark_worker import answer, answer_all
 from shoal.anonymizers import Anonymizer
-from shoal.errors import DataError, ShoalError, reason
+from shoal.errors import DataError, ShoalError
 from shoal.files import as_marks, find_separator
 from shoal.guards import membership
 from shoal.in_pieces import release_pieces
@@ -41,7 +46,10 @@ from shoal.table import require_same_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CSV_ENDINGS = (".csv", ".tsv")
+CSV_ENDINGS = (".csv", ".tsv", ".txt")
+NEVER = "\0"
+"""What stands for a missing value in no file: an empty text is another thing than nothing."""
+ADDRESS = re.compile(r"[A-Za-z][\w+.-]*:/")
 FILE = "__shoal_file"
 COLUMN_MAPPING = 2
 """Version of a Delta table's protocol in which columns may have other names in the files."""
@@ -91,7 +99,7 @@ def anonymize_files(
         Further parameters of the method.
     """
     require_schema(schema)
-    source, out = str(source), str(out)
+    _require_rows_and_seed(rows_per_fragment, random_state)
     anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
     job = Job(
         method,
@@ -102,7 +110,8 @@ def anonymize_files(
         missing_marks=as_marks(missing_marks),
         seed=random_state or 0,
     )
-    with running_spark(master, memory) as spark:
+    with running_spark(master, memory) as spark, told_in_a_sentence():
+        source, out = _full_name(spark, source), _full_name(spark, out)
         _require_free(spark, out)
         with _renamed(spark, out) as place:
             types = _types_here(spark, source, out, job)
@@ -145,9 +154,9 @@ class Done(NamedTuple):
 
 def _release_frame(spark: RunningSpark, source: str, out: str, place: str, separator: str | None, job: Job) -> Done:
     """Let Spark read, shuffle and write the rows, wherever they lie."""
-    if separator is None and _kind_of(spark, source) == "csv":
-        separator = _found_separator(spark, source)
     table = read(spark, source, separator)
+    if separator is None and _kind_of(spark, source) == "csv" and source.endswith(".tsv") == out.endswith(".tsv"):
+        separator = find_separator(_first_line(spark, source))
     released = SparkAnonymizer(
         job.method,
         rows_per_fragment=job.rows_per_fragment or ROWS_PER_FRAGMENT,
@@ -165,7 +174,12 @@ def _release_frame(spark: RunningSpark, source: str, out: str, place: str, separ
             "missing_marks": job.missing_marks,
             "marked": [one.name for one in job.schema.sensitive],
         }
-        checked = check_columns(written, job.schema, job.constraints, **marks)
+        checked, n_rows = check_columns(written, job.schema, job.constraints, **marks), int(released.fragments_.sum())
+        if member_of is None and checked.rows != n_rows:
+            raise DataError(
+                f"Of {n_rows} rows only {checked.rows} can be read again from what was written: a line of a CSV file "
+                "without any value is none, so name a Parquet file."
+            )
         if member_of is not None:
             require_levels(checked, job.name)
             is_member = SparkEngine(written, job.schema, compared=False).is_member(member_of)
@@ -185,7 +199,7 @@ def _types_here(spark: RunningSpark, source: str, out: str, job: Job) -> dict[st
 
     Rows that pass through Java, a shuffle and Python take five times as long.
     """
-    if not _can_open(spark, source, job.constraints) or not _is_here(spark, out) or out.endswith(CSV_ENDINGS):
+    if not _can_open(spark, source, job.constraints) or not _is_here(spark, out) or _is_csv(out):
         return None
     if job.method._wants_counts:
         return None
@@ -297,11 +311,12 @@ def check_files(
     """Measure every privacy model on files by Spark; see :func:`shoal.check`."""
     require_schema(schema)
     constraints = check_constraints(constraints)
-    with running_spark(master, memory) as spark:
-        checked = _check_opened(spark, str(source), schema, constraints, threshold, as_marks(missing_marks))
+    with running_spark(master, memory) as spark, told_in_a_sentence():
+        source = _full_name(spark, source)
+        checked = _check_opened(spark, source, schema, constraints, threshold, as_marks(missing_marks))
         if checked is not None:
             return checked
-        table = read(spark, str(source), separator)
+        table = read(spark, source, separator)
         return check(table, schema, constraints, threshold=threshold, missing_marks=missing_marks)
 
 
@@ -310,20 +325,76 @@ def read(spark: RunningSpark, source: str, separator: str | None = None) -> Data
     kind = _kind_of(spark, source)
     try:
         if kind == "csv":
-            separator = separator or _found_separator(spark, source)
-            # What does not fit into the columns would else be cut off or filled up without a word, also where only
-            # some columns are asked for; and the columns of each file would be taken for those of the first.
-            strict = spark.session.read.option("columnPruning", False)
-            return strict.csv(source, header=True, sep=separator, escape='"', mode="FAILFAST", enforceSchema=False)
+            return _read_csv(spark, source, separator)
         if kind == "delta":
             return _read_delta(spark, source)
-        return spark.session.read.parquet(source)
+        table = spark.session.read.parquet(_as_it_is(source))
+        _require_alike(spark, table)
+        return table
     except ShoalError:
         raise
     except Exception as error:  # Spark has many
         raise DataError(
-            f"{source!r} cannot be read by Spark ({reason(error)}): name a CSV or Parquet file or folder."
+            f"{source!r} cannot be read by Spark ({innermost_reason(error)}): name a CSV or Parquet file or folder, "
+            "with columns of types that Spark knows."
         ) from None
+
+
+def _as_it_is(name: str) -> str:
+    """A name that Spark does not take for a pattern."""
+    return re.sub(r"[\\\[\]{}*?]", r"\\\g<0>", name)
+
+
+def _read_csv(spark: RunningSpark, source: str, separator: str | None) -> DataFrame:
+    first, place = _first_line(spark, source), _as_it_is(source)
+    separator = separator or find_separator(first)
+    names = next(csv.reader([first], delimiter=separator), [])
+    if len({name.lower() for name in names}) < len(names):
+        raise DataError(f"{source!r} has columns whose names Spark cannot tell apart, {', '.join(names)}: rename some.")
+    _require_whole_text(spark, source, len(names))
+    # What does not fit into the columns would else be cut off or filled up without a word, also where only some columns
+    # are asked for; and the columns of each file would be taken for those of the first.
+    strict = spark.session.read.option("columnPruning", False)
+    return strict.csv(
+        place, header=True, sep=separator, escape='"', mode="FAILFAST", enforceSchema=False, nullValue=NEVER
+    )
+
+
+def _first_line(spark: RunningSpark, source: str) -> str:
+    first = spark.session.read.text(_as_it_is(source)).first()
+    if first is None:
+        raise DataError(f"{source!r} is empty: name a file with a line of column names.")
+    return str(first[0]).removeprefix("\ufeff")
+
+
+def _require_whole_text(spark: RunningSpark, source: str, n_columns: int) -> None:
+    """Refuse what Spark would read as something else, or not at all, without a word."""
+    from pyspark.sql import functions as sf
+
+    lines = spark.session.read.text(_as_it_is(source))
+    if lines.filter(~sf.is_valid_utf8("value")).take(1):
+        raise DataError(f"{source!r} is not UTF-8 text: save it as UTF-8 first.")
+    if n_columns == 1 and lines.filter(sf.col("value") == "").take(1):
+        raise DataError(f"{source!r} has one column and empty lines, which Spark leaves out: make it a Parquet file.")
+
+
+def _require_alike(spark: RunningSpark, table: DataFrame) -> None:
+    """Refuse Parquet files with different columns: what one lacks, Spark would make up as missing values."""
+    files = sorted(table.inputFiles())
+    if len(files) <= 1:
+        return
+    # Names of files come as addresses, in which odd characters are written as numbers.
+    places = [_as_it_is(unquote(file)) for file in files]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda place: dict(spark.session.read.parquet(place).dtypes), places))
+    for file, types in zip(files, found, strict=True):
+        for name in sorted({*types, *found[0]}):
+            if types.get(name) != found[0].get(name):
+                has, had = (one.get(name, "none") for one in (types, found[0]))
+                raise DataError(
+                    f"The Parquet files have different columns: {name!r} is of type {has} in {unquote(file)}, and "
+                    f"{had} in {unquote(files[0])}: make them alike."
+                )
 
 
 def _read_delta(spark: RunningSpark, source: str) -> DataFrame:
@@ -339,8 +410,8 @@ def _read_delta(spark: RunningSpark, source: str) -> DataFrame:
         table = deltalake.DeltaTable(source)
     except Exception as error:  # it has many, too
         raise DataError(
-            f"The Delta table {source!r} cannot be read ({reason(error)}): start Spark with the Delta library, or "
-            "pip install deltalake."
+            f"The Delta table {source!r} cannot be read ({innermost_reason(error)}): start Spark with the Delta "
+            "library, or pip install deltalake."
         ) from None
     # Whoever reads files by themselves must know of everything that changes what they mean.
     needed = set(table.protocol().reader_features or ()) - HARMLESS_FEATURES
@@ -374,27 +445,29 @@ def _read_listed(spark: RunningSpark, table: Any) -> DataFrame:
     return rows.select(*(quoted_column(field.name).cast(field.dataType).alias(field.name) for field in schema))
 
 
-def _found_separator(spark: RunningSpark, source: str) -> str:
-    first = spark.session.read.text(source).first()
-    return find_separator("" if first is None else first[0])
-
-
 def _kind_of(spark: RunningSpark, source: str) -> str:
     files, path = _file_system(spark, source)
     if not files.exists(path):
         raise DataError(f"{source!r} is not there: name a file or folder that Spark can read.")
-    if source.endswith(CSV_ENDINGS):
-        return "csv"
     if not files.isDirectory(path):
-        return "parquet"
-    names = [status.getPath().getName() for status in files.listStatus(path)]
-    if "_delta_log" in names:
+        return "csv" if _is_csv(source) else "parquet"
+    inside = {status.getPath().getName(): status.isDirectory() for status in files.listStatus(path)}
+    if "_delta_log" in inside:
         return "delta"
-    return "csv" if any(name.endswith(CSV_ENDINGS) for name in names) else "parquet"
+    # Spark takes no notice of these, nor of folders but those that are named by the value that their rows have.
+    seen = {name: is_folder for name, is_folder in inside.items() if name[:1] not in (".", "_")}
+    for name, is_folder in seen.items():
+        if is_folder and "=" not in name:
+            raise DataError(f"{source!r} has the folder {name!r} in it, which Spark would leave out: move it away.")
+    return "csv" if _is_csv(source) or any(map(_is_csv, seen)) else "parquet"
+
+
+def _is_csv(name: str) -> bool:
+    return name.lower().endswith(CSV_ENDINGS)
 
 
 def _write(table: DataFrame, place: str, out: str, separator: str | None) -> None:
-    if out.endswith(CSV_ENDINGS):
+    if _is_csv(out):
         # Spaces around a value are part of it.
         kept = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
         table.write.csv(place, header=True, sep=_separator_of(out, separator), escape='"', **kept)  # type: ignore[arg-type]
@@ -403,11 +476,12 @@ def _write(table: DataFrame, place: str, out: str, separator: str | None) -> Non
 
 
 def _read_written(spark: RunningSpark, place: str, out: str, separator: str | None) -> DataFrame:
-    if out.endswith(CSV_ENDINGS):
+    if _is_csv(out):
         # Values may have line breaks that came from elsewhere. A file is read by one worker then: it has a fragment,
         # or what a worker had of the table.
-        return spark.session.read.csv(place, header=True, sep=_separator_of(out, separator), escape='"', multiLine=True)
-    return spark.session.read.parquet(place)
+        how: dict[str, Any] = {"header": True, "sep": _separator_of(out, separator), "escape": '"', "multiLine": True}
+        return spark.session.read.csv(_as_it_is(place), nullValue=NEVER, **how)
+    return spark.session.read.parquet(_as_it_is(place))
 
 
 def _separator_of(out: str, separator: str | None) -> str:
@@ -423,6 +497,8 @@ def _renamed(spark: RunningSpark, out: str) -> Iterator[str]:
     place = _beside(out, "unfinished")
     with _removed(spark, place):
         yield place
+        # Somebody else may have written there meanwhile, into which it would be moved.
+        _require_free(spark, out)
         files, path = _file_system(spark, place)
         if not files.rename(path, _path(spark, out)):
             raise DataError(f"{out!r} cannot be written: see that its folder is there and may be written to.")
@@ -452,6 +528,28 @@ def _require_free(spark: RunningSpark, out: str) -> None:
     files, path = _file_system(spark, parent or ".")
     if not files.exists(path):
         raise DataError(f"The folder {parent!r} of {out!r} is not there: make it first.")
+    if _is_csv(out) and _as_it_is(out) != out:
+        # Lines are read together where values have line breaks, for which Spark takes any name for a pattern.
+        raise DataError(
+            f"Spark cannot read what it would write to {out!r}: choose a name without any of [ ] {{ }} * ? \\."
+        )
+
+
+def _full_name(spark: RunningSpark, name: str | Path) -> str:
+    """A name as seen from here: Java may have been started in another folder."""
+    if ADDRESS.match(str(name)):
+        return str(name)
+    home: Any = spark.context._jvm
+    java: Any = spark.context._jsc
+    scheme = home.org.apache.hadoop.fs.FileSystem.get(java.hadoopConfiguration()).getUri().getScheme()
+    return os.path.abspath(name) if scheme == "file" else str(name)
+
+
+def _require_rows_and_seed(rows_per_fragment: Any, random_state: Any) -> None:
+    if rows_per_fragment is not None and not (isinstance(rows_per_fragment, int) and rows_per_fragment >= 1):
+        raise ShoalError(f"rows_per_fragment is {rows_per_fragment!r}: give a whole number of at least 1.")
+    if random_state is not None and not (isinstance(random_state, int) and 0 <= random_state < 2**32):
+        raise ShoalError(f"random_state is a seed from 0 to 4294967295 or None, not {random_state!r}.")
 
 
 def _path(spark: RunningSpark, name: str) -> Any:
