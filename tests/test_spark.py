@@ -442,6 +442,18 @@ def test_times_with_a_zone_and_truths_that_are_numbers_are_released(spark, tmp_p
     assert check_in_memory(written, schema, [KAnonymity(5)]).holds
 
 
+@pytest.mark.parametrize("method", [Mondrian, Flash])
+def test_whole_numbers_beyond_those_of_floats_stay_what_they_are(spark, tmp_path, method):
+    numbers = pl.Series([2**53 + 1 + i % 9 for i in range(90)] + [2**63 + i % 5 for i in range(30)], dtype=pl.UInt64)
+    frame = pl.DataFrame({"age": numbers, "note": numbers})
+    schema = Schema([Attribute("age"), Attribute("note", "other", "numeric")])
+    found = collected(SparkAnonymizer(method(schema, k=5)).fit_transform(written(spark, frame, tmp_path)))
+    local = method(schema, k=5).fit_transform(frame)
+    assert as_texts(found).equals(as_texts(local))
+    many = SparkAnonymizer(method(schema, k=5), rows_per_fragment=40).fit_transform(written(spark, frame, tmp_path))
+    assert check_in_memory(collected(many).cast({"note": pl.UInt64}), schema, [KAnonymity(5)]).holds
+
+
 def test_numbers_that_cannot_be_and_what_java_says_get_a_sentence(spark, tmp_path):
     people().write_parquet(tmp_path / "in.parquet")
     for how, words in (

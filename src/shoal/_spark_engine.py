@@ -215,9 +215,24 @@ def _value(name: str, kind: str, marks: Sequence[str]) -> Column:
 
 def collect(table: DataFrame) -> pl.DataFrame:
     """A small table."""
-    found = pl.from_arrow(table.toArrow())
+    return as_polars(table.toArrow())
+
+
+def as_polars(rows: Any) -> pl.DataFrame:
+    """Rows of Arrow; decimals without decimal places, as which Spark has large whole numbers, are whole numbers."""
+    found = pl.from_arrow(rows)
     assert isinstance(found, pl.DataFrame)
-    return found
+    wholes = [name for name, kind in found.schema.items() if isinstance(kind, pl.Decimal) and kind.scale == 0]
+    return found.with_columns(_as_whole_numbers(found[name]) for name in wholes)
+
+
+def _as_whole_numbers(column: pl.Series) -> pl.Series:
+    for kind in (pl.UInt64, pl.Int64):
+        try:
+            return column.cast(kind)
+        except pl.exceptions.InvalidOperationError:
+            continue
+    return column
 
 
 def quoted_column(name: str) -> Column:

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from shoal import files, frames
-from shoal._spark_engine import SparkEngine, collect, quoted_column
+from shoal._spark_engine import SparkEngine, as_polars, collect, quoted_column
 from shoal._spark_session import start_session
 from shoal._spark_worker import answer_all
 from shoal.anonymizers import Anonymizer
@@ -218,7 +218,7 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], expect
         parts = [pl.DataFrame(pl.from_arrow(batch)) for batch in batches]
         if not parts:
             return
-        raw = pl.concat(parts)
+        raw = as_polars(pl.concat(parts).to_arrow())
         number = int(raw[FRAGMENT][0])
         if raw.height != rows[number] or (raw[FRAGMENT] != number).any():
             raise DataError(CHANGED)
@@ -242,8 +242,7 @@ def _release_rows(engine: SparkEngine, counted: Counted, y: str | None, marks: S
 
     def release(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            raw = pl.from_arrow(batch)
-            assert isinstance(raw, pl.DataFrame)
+            raw = as_polars(batch)
             released = counted.release(files.mark_missing(raw, marks, looked_at))
             yield from as_written(released, raw, method).to_arrow().cast(expected).to_batches()
 
