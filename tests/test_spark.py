@@ -54,9 +54,10 @@ from shoal._spark_session import (  # noqa: E402
     provide_java,
     told,
 )
+from shoal._spark_tables import read  # noqa: E402
 from shoal._spark_worker import answer, answer_all  # noqa: E402
 from shoal.spark import SparkAnonymizer, check, start_session  # noqa: E402
-from shoal.spark_files import anonymize_files, check_files, read, running_spark  # noqa: E402
+from shoal.spark_files import anonymize_files, check_files, running_spark  # noqa: E402
 
 # Spark warns of versions of pandas that it was not tested with.
 pytestmark = pytest.mark.filterwarnings("ignore")
