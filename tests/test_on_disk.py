@@ -1,6 +1,8 @@
 """Files that are larger than memory: what is written keeps what was asked for, and is checked as in memory."""
 
+import time
 from datetime import date, datetime
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -20,8 +22,11 @@ from shoal import (
     check,
 )
 from shoal.datasets import make_census
+from shoal.engines import Crown, Fork, write_route
 from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.files import copy_csv
 from shoal.fragments import fragment
+from shoal.notation import plain_text, positions_of
 from tables import with_odd_names, written_in_two_ways
 
 duckdb = pytest.importorskip("duckdb")
@@ -279,6 +284,186 @@ def test_nothing_is_written_where_something_is_wrong(census, source, tmp_path):
         anonymize_file(tmp_path / "missing.parquet", census.schema, 5, out)
     assert not out.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["people.parquet"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_path_is_no_pattern_and_no_value(tmp_path, ending):
+    # The first would find the file of another folder, and the second would be a column of the same name.
+    place = tmp_path / "[ab]*" / "age=99"
+    (tmp_path / "a").mkdir()
+    place.mkdir(parents=True)
+    frame = pl.DataFrame({"age": [20 + i % 30 for i in range(300)], "town": ["Graz", "Linz", "Wels"] * 100})
+    people, out = place / f"p[1]?.{ending}", place / f"out{{1}}.{ending}"
+    frame.write_parquet(people) if ending == "parquet" else frame.write_csv(people)
+    schema = Schema([Attribute("age"), Attribute("town", kind="nominal")])
+    assert check_file(people, schema).groups == check(frame, schema).groups
+    found = anonymize_file(people, schema, 5, out, rows_per_fragment=50)
+    assert found.parameters["fragments"] > 2
+    released = (pl.read_parquet if ending == "parquet" else pl.read_csv)(out, glob=False)
+    assert released.height == 300
+    assert "99" not in released["age"].cast(pl.String)
+
+
+def test_what_is_no_number_is_missing_as_null_is(tmp_path):
+    ages = [None if i % 10 == 0 else float(20 + i % 50) for i in range(400)]
+    schema, found, ends = Schema([Attribute("age", kind="numeric")]), [], []
+    for name, none in (("null", None), ("nan", float("nan"))):
+        frame = pl.DataFrame({"age": [none if age is None else age for age in ages]})
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            frame[i * 200 : (i + 1) * 200].write_parquet(tmp_path / name / f"{i}.parquet")
+        with connected(Budget.of(2**30, 2), tmp_path) as desk:
+            seen = DuckEngine(desk, tmp_path / name / "0.parquet", schema, ()).ends(["age"])["age"]
+            ends.append((seen.values.to_list(), seen.rows.tolist()))
+        out = tmp_path / f"{name}.parquet"
+        found.append(anonymize_file(tmp_path / name, schema, 5, out, rows_per_fragment=60))
+        assert found[-1].parameters["fragments"] > 2
+    assert ends[0] == ends[1] == ([21.0, 69.0, None], [1.0, 1.0, 20.0])
+    assert found[0].loss == found[1].loss
+    assert pl.read_parquet(tmp_path / "nan.parquet").equals(pl.read_parquet(tmp_path / "null.parquet"))
+
+
+def test_moments_are_those_of_the_same_zone_wherever_they_are_compared(tmp_path, monkeypatch):
+    if not hasattr(time, "tzset"):
+        pytest.skip("the zone of the machine cannot be set")
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        with connected(Budget.of(2**30, 1), tmp_path) as desk:
+            same = f"TIMESTAMPTZ '2020-01-02 18:00:00+00' = {literal(datetime(2020, 1, 2, 18))}"
+            assert desk.connection.sql(f"SELECT {same}").fetchall() == [(True,)]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"age": [1, 2]}, r"'.*b\.parquet' has no column 'sick', which '.*a\.parquet' has"),
+        (
+            {"age": [1, 2], "sick": ["n", "n"], "x": [1, 1]},
+            r"'.*a\.parquet' has no column 'x', which '.*b\.parquet' has",
+        ),
+        ({"age": ["1", "2"], "sick": ["n", "y"]}, r"'.*b\.parquet' has the column 'age' as String, but '.*' as Int64"),
+    ],
+)
+def test_files_of_other_columns_are_refused(tmp_path, other, says):
+    (tmp_path / "in").mkdir()
+    pl.DataFrame({"age": [1, 2], "sick": ["n", "y"]}).write_parquet(tmp_path / "in" / "a.parquet")
+    pl.DataFrame(other).write_parquet(tmp_path / "in" / "b.parquet")
+    schema = Schema([Attribute("age"), Attribute("sick", "sensitive", "nominal")])
+    with pytest.raises(DataError, match=says):
+        check_file(tmp_path / "in", schema)
+    for method in ("mondrian", "flash"):
+        with pytest.raises(DataError, match=says):
+            anonymize_file(tmp_path / "in", schema, 2, tmp_path / "out.csv", method=method)
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("method", ["mondrian", "flash"])
+def test_columns_may_have_another_order_in_each_file(tmp_path, method):
+    frame = pl.DataFrame({"age": [20 + i % 30 for i in range(300)], "sick": ["no", "no", "yes"] * 100})
+    (tmp_path / "in").mkdir()
+    frame[:150].write_parquet(tmp_path / "in" / "a.parquet")
+    pl.DataFrame(frame.get_columns()[::-1])[150:].write_parquet(tmp_path / "in" / "b.parquet")
+    schema = Schema([Attribute("age"), Attribute("sick", "sensitive", "nominal")])
+    anonymize_file(tmp_path / "in", schema, 5, tmp_path / "out.parquet", method=method, rows_per_fragment=60)
+    released = pl.read_parquet(tmp_path / "out.parquet")
+    assert released.columns == frame.columns
+    assert sorted(released["sick"]) == sorted(frame["sick"])
+
+
+def test_what_duckdb_says_while_rows_are_numbered_is_a_sentence(tmp_path):
+    pl.DataFrame({"age": [1, 2]}).write_parquet(tmp_path / "people.parquet")
+    with connected(Budget.of(2**30, 1), tmp_path) as desk:
+        engine = DuckEngine(desk, tmp_path / "people.parquet", Schema([Attribute("age")]), ())
+        with pytest.raises(DataError, match="cannot be read by DuckDB"):
+            list(engine._number_rows(tmp_path / "people.parquet", "age > 'old'", tmp_path / "numbers"))
+
+
+def test_columns_may_be_called_as_those_that_duckdb_adds(tmp_path):
+    schema = Schema([Attribute("age"), Attribute("FileName", kind="nominal")])
+    frame = pl.DataFrame({"age": [20 + i % 30 for i in range(300)], "FileName": ["a", "b", "c"] * 100})
+    frame.write_parquet(tmp_path / "people.parquet")
+    assert anonymize_file(tmp_path / "people.parquet", schema, 5, tmp_path / "o.csv", rows_per_fragment=60).k >= 5
+    refused = {
+        ("age", "Age"): "'age' and 'Age' have one name for DuckDB",
+        ("age", "File_Row_Number"): "'File_Row_Number' has a name that DuckDB uses for itself",
+        ("age", "__shoal_row"): "'__shoal_row' has a name that Shoal uses for itself",
+    }
+    for names, says in refused.items():
+        pl.DataFrame({name: range(50) for name in names}).write_parquet(tmp_path / "odd.parquet")
+        with pytest.raises(DataError, match=says):
+            anonymize_file(tmp_path / "odd.parquet", Schema(map(Attribute, names)), 5, tmp_path / "out.csv")
+    # Letters that only others know as capitals are two to DuckDB.
+    pl.DataFrame({"größe": [1, 1], "GRÖSSE": [2, 2], "GRÖßE": [3, 3]}).write_parquet(tmp_path / "odd.parquet")
+    assert check_file(tmp_path / "odd.parquet", Schema(map(Attribute, ["größe", "GRÖSSE", "GRÖßE"]))).level("k") == 2
+
+
+def test_a_thousand_kinds_of_rows_alike_are_told_apart(tmp_path):
+    frame = pl.DataFrame({"age": [1, 2_500, 9_000]})
+    frame.write_parquet(tmp_path / "people.parquet")
+    tree = Crown([Fork("age", high=5_000), None, None], [1, 0, 0], [2, 0, 1], [{"age": i} for i in range(1_500)])
+    with connected(Budget.of(2**30, 1), tmp_path) as desk:
+        engine = DuckEngine(desk, tmp_path / "people.parquet", Schema([Attribute("age")]), ())
+        route = write_route(tree, engine.words, range(tree.n_leaves))
+        assert engine._ask(f"SELECT {route} AS n FROM {engine._from} ORDER BY age")["n"].to_list() == [3, 0, 1]
+
+
+def test_what_is_read_is_not_written_over(census, source, tmp_path):
+    (tmp_path / "in").mkdir()
+    census.frame.write_parquet(tmp_path / "in" / "a.parquet")
+    with pytest.raises(ShoalError, match="would overwrite"):
+        anonymize_file(source, census.schema, 5, tmp_path / "in" / ".." / "people.parquet")
+    with pytest.raises(ShoalError, match="one of the files of the table"):
+        anonymize_file(tmp_path / "in", census.schema, 5, tmp_path / "in" / "b.parquet")
+    assert pl.read_parquet(source).equals(census.frame)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, "10"])
+@pytest.mark.parametrize("name", ["rows_per_fragment", "threads"])
+def test_counts_are_whole_numbers(census, source, tmp_path, name, value):
+    with pytest.raises(ShoalError, match=f"{name} is {value!r}: give a whole number of at least 1"):
+        anonymize_file(source, census.schema, 5, tmp_path / "out.csv", **{name: value})
+
+
+@pytest.mark.parametrize("method", ["mondrian", "flash"])
+def test_unknown_words_for_missing_values_are_refused(census, source, tmp_path, method):
+    how = {"missing": "drop", "method": method, "rows_per_fragment": 1_000}
+    with pytest.raises(DataError) as local:
+        anonymize(census.frame, census.schema, 5, missing="drop", method=method)
+    with pytest.raises(DataError) as found:
+        anonymize_file(source, census.schema, 5, tmp_path / "out.csv", **how)
+    assert str(found.value) == str(local.value)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a place without room")
+def test_a_place_without_room_is_not_blamed_on_the_file(tmp_path):
+    people = tmp_path / "people.csv"
+    people.write_text("age,town\n40,Graz\n")
+    with pytest.raises(DataError, match="The folder '/dev' has no room for a copy of '.*people.csv'"):
+        copy_csv(people, Path("/dev/full"), ",")
+    with pytest.raises(DataError, match="no folder '.*nowhere' for what does not fit"):
+        anonymize_file(people, Schema([Attribute("age")]), 1, tmp_path / "o.csv", temporary=tmp_path / "nowhere")
+
+
+def test_dates_that_stand_for_no_end_come_last():
+    days = np.array(["2020-01-01", "9999-12-31", "0001-01-01"], "datetime64[us]")
+    assert positions_of(days, "until").tolist() == [18_262, 2_932_896, -719_162]
+    moments = np.array(["2020-01-01T12:00:00.000001", "1969-12-31T18:00:00"], "datetime64[us]")
+    assert positions_of(moments, "seen").tolist() == positions_of(moments.astype("datetime64[ns]"), "seen").tolist()
+    assert plain_text(np.datetime64("9999-12-31T23:59:59.5", "us"), "date") == "9999-12-31 23:59:59.5"
+
+
+def test_infinities_are_values_of_a_nominal_column(tmp_path):
+    frame = pl.DataFrame({"size": [1.0, float("inf"), -float("inf"), 2.0, 2.5] * 100})
+    frame.write_parquet(tmp_path / "people.parquet")
+    schema = Schema([Attribute("size", kind="nominal")])
+    evidence = anonymize_file(
+        tmp_path / "people.parquet", schema, 5, tmp_path / "out.parquet", recoding="set", rows_per_fragment=120
+    )
+    assert (evidence.k, evidence.loss.ncp) == (100, 0)
 
 
 def test_half_of_the_memory_is_used_if_nothing_is_said():

@@ -12,6 +12,7 @@ from shoal import Attribute, Hierarchy, Recipe, Schema
 from shoal.errors import DataError, HierarchyError, SchemaError
 from shoal.files import read_table
 from shoal.table import encode, encode_like
+from shoal.vocabulary import _number_of
 from tables import tables
 
 
@@ -169,3 +170,8 @@ def test_csv_separator_is_found_and_marks_are_missing(tmp_path):
     frame = read_table(path, missing_marks=["?"])
     assert frame["a"].to_list() == [None, "x"]
     assert frame["b"].to_list() == [1, None]
+
+
+def test_an_order_of_dates_ends_with_the_one_that_stands_for_no_end():
+    days = ["2024-01-01", "9999-12-31", "1816-03-29"]
+    assert sorted(days, key=lambda day: _number_of(day, "date")) == ["1816-03-29", "2024-01-01", "9999-12-31"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+import numbers
 import os
+import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,8 +51,12 @@ BYTES_A_CHECKED_ROW = 100
 ROWS_AT_ONCE = 1_000_000
 """Rows whose fragments are written down together."""
 CHANGED = "The table has changed while it was released, so nothing was written: start again."
-ROW, NUMBERED, FRAGMENT = "__shoal_row", "__shoal_numbered", "__shoal_fragment"
+OWN = "__shoal_"
+"""How names begin that no column of a table may have."""
+ROW, NUMBERED, FRAGMENT = f"{OWN}row", f"{OWN}numbered", f"{OWN}fragment"
 """Names of columns while rows are sorted out."""
+FILE, PLACE = f"{OWN}file", "file_row_number"
+"""Names of columns that say where a row lies; DuckDB lets only the first one be chosen."""
 
 
 class Budget(NamedTuple):
@@ -62,7 +69,14 @@ class Budget(NamedTuple):
     @classmethod
     def of(cls, memory: int | None = None, threads: int | None = None) -> Budget:
         """What is asked for, or half of the machine's memory and all of its cores."""
+        require_count("threads", threads)
         return cls(usable_memory() if memory is None else memory, threads or os.cpu_count() or 1)
+
+
+def require_count(name: str, value: Any) -> None:
+    """Refuse what is given, but is no whole number of at least 1."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1):
+        raise ShoalError(f"{name} is {value!r}: give a whole number of at least 1.")
 
 
 class Desk(NamedTuple):
@@ -86,6 +100,8 @@ def connected(budget: Budget, beside: Path) -> Iterator[Desk]:
             f"Tables that do not fit into memory need the package 'duckdb' ({reason(error)}): "
             "pip install 'shoal[duckdb]'."
         ) from None
+    if not beside.is_dir():
+        raise DataError(f"There is no folder {str(beside)!r} for what does not fit into memory: make it.")
     with tempfile.TemporaryDirectory(prefix=".shoal-", dir=beside) as name:
         folder = Path(name)
         # Fragments are released while DuckDB waits, so each has half of the memory.
@@ -97,6 +113,11 @@ def connected(budget: Budget, beside: Path) -> Iterator[Desk]:
             "preserve_insertion_order": False,
         }
         with duckdb.connect(config=how) as connection:
+            # Parquet files say that a column of NaN has no missing values, and DuckDB would then leave out the
+            # question whether a value, which we take for missing if it is NaN, is missing.
+            connection.execute("SET disabled_optimizers = 'statistics_propagation'")
+            # Moments are written as those of UTC, and compared with them.
+            connection.execute("SET TimeZone = 'UTC'")
             yield Desk(connection, folder, memory)
 
 
@@ -128,7 +149,9 @@ class SqlWords:
 
     def choose(self, condition: str, yes: str, no: str) -> str:
         """One thing or another."""
-        return f"CASE WHEN {condition} THEN {yes} ELSE {no} END"
+        # One behind the other where they can be: DuckDB reads no more than 1,000 that are nested.
+        others = no.removeprefix("CASE ").removesuffix(" END") if no.startswith("CASE ") else f"ELSE {no}"
+        return f"CASE WHEN {condition} THEN {yes} {others} END"
 
     def number(self, value: int) -> str:
         """A constant."""
@@ -140,11 +163,15 @@ def literal(value: Any) -> str:
 
     >>> literal("it's"), literal(2.5), literal(True), literal(dt.date(2020, 1, 2))
     ("'it''s'", '2.5', 'TRUE', "DATE '2020-01-02'")
+    >>> literal(float("-inf"))
+    "'-inf'::DOUBLE"
     """
     if value is None:
         return "NULL"
     if isinstance(value, bool):
         return str(value).upper()
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"'{value}'::DOUBLE"
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, dt.datetime):
@@ -161,6 +188,16 @@ def named(name: str) -> str:
     "2"" pipe"
     """
     return '"' + name.replace('"', '""') + '"'
+
+
+def read_from(paths: Sequence[Path]) -> str:
+    """Parquet files in SQL, as they are: a name is no pattern, and folders called ``name=value`` are no columns.
+
+    >>> print(read_from([Path("in/a[1].parquet")]))
+    read_parquet(['in/a[[]1].parquet'], filename = '__shoal_file', hive_partitioning = false)
+    """
+    listed = ", ".join(literal(re.sub(r"[\[*?]", r"[\g<0>]", str(path))) for path in paths)
+    return f"read_parquet([{listed}], filename = {literal(FILE)}, hive_partitioning = false)"
 
 
 class DuckEngine(Engine[str]):
@@ -180,9 +217,10 @@ class DuckEngine(Engine[str]):
         self._connection, self._memory = desk.connection, desk.memory
         marks = files.as_marks(marks)
         self._files = files.parquet_files(source)
-        listed = ", ".join(literal(str(file)) for file in self._files)
-        self._from = f"read_parquet([{listed}], file_row_number = true, filename = true)"
-        described = self._ask(f"DESCRIBE SELECT * EXCLUDE (file_row_number, filename) FROM {self._from}")
+        files.require_alike(self._files)
+        self._from = read_from(self._files)
+        _require_names(list(files.parquet_types(self._files[0])))
+        described = self._ask(f"DESCRIBE SELECT * EXCLUDE ({FILE}) FROM {self._from}")
         types = dict(zip(described["column_name"], described["column_type"], strict=True))
         self.names = list(types)
         self._guide = guide
@@ -236,12 +274,13 @@ class DuckEngine(Engine[str]):
 
     def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
         """About so many rows, by a number that is drawn from where a row lies in its file."""
+        self._require_places()
         share = min(1.0, n_rows / max(self.count(), 1))
         guide = [] if self._guide is None or self._guide in self._values else [named(self._guide)]
         kept = ", ".join([*(f"{value} AS {named(name)}" for name, value in self._values.items()), *guide])
         # By the name alone: the same file is elsewhere the next time, as the copy of a CSV file always is.
-        drawn = f"hash(parse_filename(filename), file_row_number, {int(seed)}) < {int(share * (2**64 - 1))}"
-        order = "filename, file_row_number"
+        drawn = f"hash(parse_filename({FILE}), {PLACE}, {int(seed)}) < {int(share * (2**64 - 1))}"
+        order = f"{FILE}, {PLACE}"
         return frames.open_frame(self._ask(f"SELECT {kept} FROM {self._from} WHERE {drawn} ORDER BY {order}"))
 
     def combinations(self, names: Sequence[str], most: int) -> pl.DataFrame:
@@ -271,6 +310,7 @@ class DuckEngine(Engine[str]):
 
         DuckDB numbers the rows, and polars sorts them out: DuckDB takes ten times as long to write many files at once.
         """
+        self._require_places()
         numbers = folder.with_suffix(".parquet")
         route = write_route(cut.crown, self.words, cut.fragment_of_leaf.tolist())
         with files.Appending(numbers, "parquet") as writer:
@@ -278,7 +318,8 @@ class DuckEngine(Engine[str]):
                 for some in self._number_rows(file, route, folder.with_suffix(".numbers")):
                     writer.write(some)
         rows = [pl.scan_parquet(file, row_index_name=ROW, hive_partitioning=False, glob=False) for file in self._files]
-        numbered = pl.concat([pl.concat(rows), pl.scan_parquet(numbers, glob=False)], how="horizontal")
+        joined = pl.concat(_in_one_order(rows))
+        numbered = pl.concat([joined, pl.scan_parquet(numbers, glob=False)], how="horizontal")
         try:
             numbered.sink_parquet(
                 pl.PartitionBy(folder, key=FRAGMENT, include_key=False), compression="lz4", mkdir=True
@@ -288,15 +329,16 @@ class DuckEngine(Engine[str]):
 
     def _number_rows(self, file: Path, route: str, scratch: Path) -> Iterator[pl.DataFrame]:
         """The fragment of each row of a file, in the order of the file, some at a time."""
-        source = f"read_parquet({literal(str(file))}, file_row_number = true)"
+        source = read_from([file])
         n_rows = int(self._ask(f"SELECT count(*) AS n FROM {source}")["n"][0])
         fragments = np.memmap(scratch, np.int32, "w+", shape=max(n_rows, 1))[:n_rows]
         fragments[:] = -1
         # Rows come in no order: to sort them would take four times as long.
-        found = self._connection.sql(f"SELECT CAST({route} AS INTEGER) AS f, file_row_number AS r FROM {source}")
-        for batch in found.to_arrow_reader(ROWS_AT_ONCE):
-            some = pl.DataFrame(pl.from_arrow(batch))
-            fragments[some["r"].to_numpy()] = some["f"].to_numpy()
+        with _asking():
+            found = self._connection.sql(f"SELECT CAST({route} AS INTEGER) AS f, {PLACE} AS r FROM {source}")
+            for batch in found.to_arrow_reader(ROWS_AT_ONCE):
+                some = pl.DataFrame(pl.from_arrow(batch))
+                fragments[some["r"].to_numpy()] = some["f"].to_numpy()
         if n_rows and fragments.min() < 0:
             raise DataError(CHANGED)
         for start in range(0, n_rows, ROWS_AT_ONCE):
@@ -332,13 +374,59 @@ class DuckEngine(Engine[str]):
             self._members[name] = f"({named(name)} IN ({words}))" if words else "FALSE"
         return self._members[name]
 
+    def _require_places(self) -> None:
+        """Refuse a column that hides where DuckDB says a row lies."""
+        for name in self.names:
+            if _as_duckdb_sees(name) == PLACE:
+                raise DataError(f"The column {name!r} has a name that DuckDB uses for itself: rename it.")
+
     def _ask(self, query: str) -> pl.DataFrame:
-        try:
+        with _asking():
             found = pl.from_arrow(self._connection.sql(query).to_arrow_table())
-        except Exception as error:  # DuckDB has many
-            raise DataError(f"The table cannot be read by DuckDB ({reason(error)}): mend it, or its schema.") from None
         assert isinstance(found, pl.DataFrame)
         return found
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """Make a sentence of what DuckDB says, whatever goes wrong."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise DataError(
+            f"The table takes more memory than DuckDB has ({reason(error)}): give more, or use fewer threads."
+        ) from None
+    except Exception as error:  # DuckDB has many
+        raise DataError(f"The table cannot be read by DuckDB ({reason(error)}): mend it, or its schema.") from None
+
+
+def _require_names(names: Sequence[str]) -> None:
+    """Refuse columns that DuckDB would take for others."""
+    seen: dict[str, str] = {}
+    for name in names:
+        key = _as_duckdb_sees(name)
+        if key in seen:
+            raise DataError(f"The columns {seen[key]!r} and {name!r} have one name for DuckDB: rename one of them.")
+        if key.startswith(OWN):
+            raise DataError(f"The column {name!r} has a name that Shoal uses for itself: rename it.")
+        seen[key] = name
+
+
+def _as_duckdb_sees(name: str) -> str:
+    """A name without its case, of which DuckDB knows that of ASCII only."""
+    return name.encode().lower().decode()
+
+
+def _in_one_order(scans: Sequence[pl.LazyFrame]) -> list[pl.LazyFrame]:
+    """Tables of the same columns, which get the order of the first."""
+    names = [scan.collect_schema().names() for scan in scans]
+    # By place, as some names are patterns to polars.
+    return [
+        scan if own == names[0] else scan.select(pl.nth([own.index(name) for name in names[0]]))
+        for scan, own in zip(scans, names, strict=True)
+    ]
 
 
 def _tally(lists: pl.Series, column: Column) -> Tally:

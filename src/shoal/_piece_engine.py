@@ -148,8 +148,8 @@ def plain_types(source: Path, looked_at: Collection[str] | None = None) -> dict[
     if source.is_dir() and any(one.is_dir() or one.suffix != ".parquet" for one in source.glob("[!._]*")):
         return None
     try:
-        found = [_types_of(file) for file in files.parquet_files(source)]
-    except (pl.exceptions.PolarsError, OSError):
+        found = [files.parquet_types(file) for file in files.parquet_files(source)]
+    except DataError:
         return None
     if not found or any(list(one.items()) != list(found[0].items()) for one in found):
         return None
@@ -159,12 +159,6 @@ def plain_types(source: Path, looked_at: Collection[str] | None = None) -> dict[
         return None
     plain = (kind in PLAIN for name, kind in types.items() if looked_at is None or name in looked_at)
     return types if all(plain) else None
-
-
-def _types_of(file: Path) -> dict[str, pl.DataType]:
-    # Opened here, as polars would look for files whose names fit a pattern.
-    with file.open("rb") as opened:
-        return pl.read_parquet_schema(opened)
 
 
 def can_compare(types: Mapping[str, pl.DataType], schema: Schema) -> bool:

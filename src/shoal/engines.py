@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, get_args
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -142,6 +142,7 @@ class Engine(ABC, Generic[Expression]):
 
 def look_at(engine: Engine[Any], schema: Schema, member_of: str | None, missing: Missing) -> Whole:
     """Find out what every part must know of the whole table."""
+    require_missing(missing)
     if engine.count() == 0:
         raise DataError(NO_ROWS)
     if member_of is not None:
@@ -151,6 +152,12 @@ def look_at(engine: Engine[Any], schema: Schema, member_of: str | None, missing:
     seen |= {one.name: engine.distinct(one.name) for one in schema.quasi if one.name not in seen}
     seen |= {one.name: engine.distinct(one.name, member_of) for one in schema.sensitive}
     return Whole.of(schema, seen, engine.count(), missing, member_of)
+
+
+def require_missing(missing: Any) -> None:
+    """Refuse a word for what becomes of missing values that is none, as is done where a table is looked at as one."""
+    if missing not in get_args(Missing):
+        raise DataError(f"missing={missing!r} is unknown: choose 'value' (a value of its own) or 'error' (refuse).")
 
 
 def words_for_true(engine: Engine[Any], member_of: str) -> list[Any]:

@@ -366,12 +366,46 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> polars.DataFrame
         scan = pl.scan_parquet(parquet_files(path), glob=False)
         return (scan.select(list(columns)) if columns is not None else scan).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
+        require_alike(parquet_files(path))
         raise _not_parquet(path, error) from None
 
 
 def parquet_files(path: Path) -> list[Path]:
     """A Parquet file, or those of a folder in the order of their names, without hidden and unfinished ones."""
     return sorted(path.glob("[!._]*.parquet")) if path.is_dir() else [path]
+
+
+def require_alike(files: Sequence[Path]) -> None:
+    """Refuse Parquet files whose columns, in whatever order, have not the same names and types in all of them."""
+    if not files:
+        return
+    first, wanted = files[0], parquet_types(files[0])
+    for file in files[1:]:
+        found = parquet_types(file)
+        for here, there, lacking in ((file, first, wanted.keys() - found), (first, file, found.keys() - wanted)):
+            if lacking:
+                raise DataError(
+                    f"{str(here)!r} has no column {min(lacking)!r}, which {str(there)!r} has: write all files of a "
+                    "table with the same columns."
+                )
+        for name, kind in found.items():
+            if kind != wanted[name]:
+                raise DataError(
+                    f"{str(file)!r} has the column {name!r} as {kind}, but {str(first)!r} as {wanted[name]}: write "
+                    "it as the same in all files of a table."
+                )
+
+
+def parquet_types(file: Path) -> dict[str, polars.DataType]:
+    """The columns of one Parquet file, and their types."""
+    import polars as pl
+
+    try:
+        # Opened here, as polars would look for files whose names fit a pattern.
+        with file.open("rb") as opened:
+            return dict(pl.read_parquet_schema(opened))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _not_parquet(file, error) from None
 
 
 def _parquet_names(path: Path) -> list[str]:
@@ -409,30 +443,39 @@ def copy_csv(path: Path, copy: Path, separator: str) -> None:
     import polars as pl
 
     names, separator = _csv_header(path, separator)
-    with _readable_csv(path, separator, len(names)):
+    with _readable_csv(path, separator, len(names), copy):
         scan = _scan_csv(path, separator)
         scan.sink_parquet(copy, compression="lz4")
-    found = pl.scan_parquet(copy).select(n=pl.len(), missing=pl.nth(-1).null_count()).collect()
+    found = pl.scan_parquet(copy, glob=False).select(n=pl.len(), missing=pl.nth(-1).null_count()).collect()
     blank = _no_people(path, separator, len(names), found["n"][0], found["missing"][0])
     if blank:
         kept = scan.with_row_index("__shoal_line").filter(~pl.col("__shoal_line").is_in(blank)).drop("__shoal_line")
-        kept.sink_parquet(copy, compression="lz4")
+        with _readable_csv(path, separator, len(names), copy):
+            kept.sink_parquet(copy, compression="lz4")
 
 
 def _scan_csv(path: Path, separator: str, missing_marks: Sequence[str] = ()) -> polars.LazyFrame:
     import polars as pl
 
     marks = list(missing_marks) or None
-    return pl.scan_csv(path, separator=separator, infer_schema=False, null_values=marks, try_parse_dates=False)
+    how: dict[str, Any] = {"infer_schema": False, "null_values": marks, "try_parse_dates": False}
+    return pl.scan_csv(path, separator=separator, glob=False, **how)
 
 
 @contextmanager
-def _readable_csv(path: Path, separator: str, width: int) -> Iterator[None]:
+def _readable_csv(path: Path, separator: str, width: int, copy: Path | None = None) -> Iterator[None]:
+    """Say what is wrong with a file that is read, unless there is no room for the copy of it."""
     import polars as pl
 
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:
+        # polars says so in words only.
+        if copy is not None and any(words in str(error) for words in ("No space left", "quota exceeded")):
+            raise DataError(
+                f"The folder {str(copy.parent)!r} has no room for a copy of {str(path)!r} ({_first_line(error)}): "
+                "make room there, or choose another folder for what is temporary."
+            ) from None
         _blank_rows(path, separator, width)  # names the line, where it is one of the wrong length
         raise DataError(
             f"{str(path)!r} is not a readable CSV file ({_first_line(error)}): mend it, or name its separator."

@@ -47,7 +47,9 @@ def parse_texts(texts: np.ndarray, attribute: str) -> np.ndarray:
 def positions_of(values: np.ndarray, attribute: str) -> np.ndarray:
     """Numbers, or days since 1970 of dates, as floats; an infinity is refused."""
     if values.dtype.kind == "M":
-        return values.astype("datetime64[ns]").astype(np.int64) / 86_400e9
+        # Days by themselves: since 1970, nanoseconds reach no further than to 2262, and are more than a float holds.
+        days = values.astype("datetime64[D]")
+        return days.astype(np.int64) + (values - days) / np.timedelta64(1, "D")  # type: ignore[no-any-return]
     numbers = values.astype(float)
     if not np.isfinite(numbers).all():
         worst = numbers[~np.isfinite(numbers)][0]
@@ -90,5 +92,7 @@ def _date_text(value: Any) -> str:
     day = moment.astype("datetime64[D]")
     if day == moment:
         return str(day)
-    text = str(moment.astype("datetime64[ns]")).replace("T", " ")
+    # Nanoseconds reach no further than to 2262.
+    exact = np.datetime_data(moment.dtype)[0] == "ns"
+    text = str(moment if exact else moment.astype("datetime64[us]")).replace("T", " ") + "000" * (not exact)
     return text.rstrip("0").rstrip(".") if text.endswith("000") else text

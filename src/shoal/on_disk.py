@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 
 from shoal import files, frames
-from shoal._duck_engine import CHANGED, FRAGMENT, NUMBERED, ROW, Budget, Desk, DuckEngine, connected
+from shoal._duck_engine import CHANGED, FRAGMENT, NUMBERED, ROW, Budget, Desk, DuckEngine, connected, require_count
 from shoal.anonymizers import Anonymizer
 from shoal.counted import Counted, fit_to_counts
 from shoal.engines import NO_ROWS
-from shoal.errors import DataError
+from shoal.errors import DataError, ShoalError
 from shoal.fragments import Fragmentation, fragment
 from shoal.guards import membership, truth_of
 from shoal.parts import (
@@ -96,6 +96,8 @@ def anonymize_file(
     source, out = Path(source), Path(out)
     kind = files.kind_to_write(out)
     files.require_place(out)
+    _require_apart(source, out)
+    require_count("rows_per_fragment", rows_per_fragment)
     budget = Budget.of(memory, threads)
     anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
     with connected(budget, Path(temporary) if temporary is not None else out.parent) as desk:
@@ -124,6 +126,16 @@ def anonymize_file(
     loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
     parameters = parameters_of(anonymizer, constraints) | {"engine": "duckdb"} | cut_into
     return Evidence(schema, method, checked, loss, suppressed, parameters, findings)
+
+
+def _require_apart(source: Path, out: Path) -> None:
+    """Refuse to write over what is read, or among the files that are the table."""
+    if out.resolve() == source.resolve() or (out.exists() and source.exists() and out.samefile(source)):
+        raise ShoalError(f"Writing {str(out)!r} would overwrite {str(source)!r}: choose another file.")
+    if out.parent.resolve() == source.resolve():
+        raise ShoalError(
+            f"{str(out)!r} would be one of the files of the table in {str(source)!r}: choose another folder."
+        )
 
 
 def _plan(
@@ -216,7 +228,8 @@ def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.Da
     for number, n_rows in enumerate(rows.tolist()):
         if n_rows == 0:
             continue
-        raw = pl.read_parquet(_place_of(number, folder) / "*.parquet", hive_partitioning=False)
+        parts = files.parquet_files(_place_of(number, folder))
+        raw = pl.read_parquet(parts, hive_partitioning=False, glob=False)
         _require_numbered(raw)
         if raw.height != n_rows:
             raise DataError(CHANGED)

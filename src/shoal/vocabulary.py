@@ -108,7 +108,7 @@ def _number_of(text: str, content: str) -> float:
     if content == "boolean":
         return float(text == "True")
     if content == "date":
-        return float(positions_of(np.array([np.datetime64(text, "ns")]), text)[0])
+        return float(positions_of(np.array([np.datetime64(text, "us")]), text)[0])
     return float(text)
 
 
