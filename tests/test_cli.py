@@ -3,6 +3,7 @@
 import csv
 import inspect
 import json
+import logging
 import os
 import shlex
 import shutil
@@ -10,14 +11,17 @@ import signal
 import subprocess
 import sys
 import warnings
+from contextlib import nullcontext
+from functools import wraps
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 import shoal
 from shoal import _render, cli, files
-from shoal.cli._options import own_option
+from shoal.cli._options import OF_FILES, own_option
 from shoal.datasets import make_census
 from shoal.errors import GuaranteeWarning, ShoalError
 from shoal.models import load_model, make_model, read_target, save_model
@@ -512,6 +516,11 @@ def test_what_the_library_names_has_an_option_of_its_own(command, call):
             assert own_option(parameter.name).split(",")[0] in words
 
 
+def test_what_is_told_of_files_has_an_option_of_its_own(call):
+    words = call("anonymize --help")[1].split()
+    assert {own_option(name) for name in OF_FILES if name != "source"} <= set(words)
+
+
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_a_file_called_like_a_model_is_not_in_the_way(census, kind):
     Path("tree").mkdir() if kind == "folder" else Path("tree").write_text("")
@@ -891,6 +900,185 @@ def test_a_demo_of_nobody_leaves_nothing(call):
     assert code == 2
     assert err.count("\n") == 1
     assert sorted(Path().rglob("*")) == before
+
+
+# Large tables
+
+LARGE = "anonymize fold --schema census.toml --k 5 --out out.parquet"
+
+
+@pytest.fixture
+def fold(census):
+    """Run a command line beside a census in a folder of two files."""
+    pytest.importorskip("duckdb")
+    Path("fold/deep").mkdir(parents=True)
+    for number in (1, 2):
+        CENSUS.frame[300 * number - 300 : 300 * number].write_parquet(f"fold/{number}.parquet")
+    return census
+
+
+@pytest.fixture
+def by_spark(monkeypatch):
+    """What a command asks of Spark, which does not start: the names of functions and their arguments."""
+    spark_files, asked = pytest.importorskip("shoal.spark_files"), []
+
+    def stand_in(name):
+        @wraps(getattr(spark_files, name))
+        def function(*arguments, **options):
+            asked.append((name, arguments, options))
+            if name == "anonymize_files":
+                raise ShoalError("There is no Spark.")
+            return SimpleNamespace(risk=None)
+
+        return function
+
+    monkeypatch.setattr(spark_files, "running_spark", lambda *_: nullcontext("running"))
+    for name in ("anonymize_files", "check_files"):
+        monkeypatch.setattr(spark_files, name, stand_in(name))
+    return asked
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb", "spark"])
+@pytest.mark.parametrize(
+    "out", ["fold/1.parquet", "fold/new.parquet", "fold/deep/new.parquet", "other/new.parquet", "fold/link.parquet"]
+)
+def test_nothing_is_written_into_a_folder_that_is_read(fold, by_spark, engine, out):
+    Path("other").symlink_to("fold/deep")
+    Path("fold/link.parquet").symlink_to("../elsewhere.parquet")
+    before = {path: path.read_bytes() for path in Path("fold").glob("?.parquet")}
+    code, _, err = fold(f"{LARGE} --engine {engine} --out {out}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"'fold' is a folder that is read, and '{out}' would be written into it" in err
+    code, _, err = fold(f"{LARGE} --engine {engine} --report {out}")
+    assert (code, "is a folder that is read" in err) == (2, True)
+    assert {path: path.read_bytes() for path in Path("fold").glob("?.parquet")} == before
+    assert not by_spark
+
+
+def test_other_commands_write_into_no_folder_that_is_read(fold):
+    for line in (
+        "protect fold --schema census.toml --k 10 --model tree --out fold/protected",
+        "train fold --schema census.toml --estimator tree --out fold/deep",
+        "clean fold --predictor model.skops --out fold/clean.csv",
+    ):
+        code, _, err = fold(line)
+        assert (code, "is a folder that is read" in err) == (2, True)
+    assert sorted(str(path) for path in Path("fold").rglob("*")) == ["fold/1.parquet", "fold/2.parquet", "fold/deep"]
+
+
+def test_without_room_to_measure_the_risk_nothing_is_released_from_disk(fold, monkeypatch):
+    def full(*_, **__):
+        raise ShoalError("There is no room.")
+
+    monkeypatch.setattr("shoal.on_disk.check_file", full)
+    assert fold(f"{LARGE} --engine duckdb") == (2, "", "shoal: There is no room.\n")
+    assert not Path("out.parquet").exists()
+
+
+def test_spark_measures_the_risk_before_it_releases(fold, by_spark):
+    assert fold(f"{LARGE} --engine spark --option rows_per_fragment=100")[0] == 2
+    assert [name for name, *_ in by_spark] == ["check_files", "anonymize_files"]
+    assert [options["master"] for *_, options in by_spark] == ["running", "running"]
+    assert by_spark[1][2]["rows_per_fragment"] == 100
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("name", ["old.parquet", "file://{here}/old.parquet", "file:{here}/old.parquet"])
+def test_spark_replaces_nothing(fold, by_spark, kind, name):
+    Path("old.parquet").mkdir() if kind == "folder" else Path("old.parquet").touch()
+    code, _, err = fold(f"{LARGE} --engine spark --out {name.format(here=Path.cwd())}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "old.parquet' is there already: choose another name, or remove it first." in err
+    assert not by_spark
+
+
+@pytest.mark.parametrize("start", ["hdfs://host/", "hdfs:///", "s3a://bucket/", "file://{here}/", "file:{here}/"])
+def test_addresses_are_passed_to_spark_as_they_are(fold, by_spark, start):
+    start = start.format(here=Path.cwd())
+    line = f"anonymize {start}fold --schema census.toml --k 5 --engine spark --out {start}new.parquet"
+    assert fold(line)[2] == "shoal: There is no Spark.\n"
+    (_, checked, _), (_, released, _) = by_spark
+    assert (checked[0], released[0], released[3]) == (f"{start}fold", f"{start}fold", f"{start}new.parquet")
+
+
+def test_an_address_of_a_folder_that_is_read_is_that_folder(fold, by_spark):
+    for source, out in (("fold", f"file://{Path.cwd()}/fold/new"), (f"file://{Path.cwd()}/fold", "fold/new")):
+        code, _, err = fold(f"anonymize {source} --schema census.toml --k 5 --engine spark --out {out}")
+        assert (code, "is a folder that is read" in err) == (2, True)
+    assert not by_spark
+
+
+def test_the_table_that_spark_checks_may_be_at_an_address(fold, by_spark):
+    with pytest.raises(AttributeError):  # what was asked is not answered
+        fold("check hdfs:///people/new.parquet --schema census.toml --engine spark")
+    assert by_spark[0][1][0] == "hdfs:///people/new.parquet"
+
+
+@pytest.mark.parametrize("line", [f"{LARGE} --engine spark", "check fold --schema census.toml --engine spark"])
+def test_ctrl_c_while_spark_runs_says_one_sentence(fold, by_spark, monkeypatch, line):
+    def interrupted(*_, **__):
+        logging.error("KeyboardInterrupt while sending command.")
+        raise KeyboardInterrupt
+
+    # A program has no handler of its own, as tests have: then what is logged goes to stderr.
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr("shoal.spark_files.check_files", interrupted)
+    assert fold(line) == (130, "", "shoal: interrupted, and nothing was left half written.\n")
+    assert logging.root.handlers == []
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb", "spark"])
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("memory=5", "sets 'memory', which is set by --memory: use that instead"),
+        ('separator=";"', "sets 'separator', which is set by --separator: use that instead"),
+        ('missing_marks="?"', "sets 'missing_marks', which is set by --missing-mark: use that instead"),
+        ("threads=abc", "sets 'threads', which is set by --threads: use that instead"),
+        ("master=x", "sets 'master', which is set by --master: use that instead"),
+        ("source=x", "sets 'source', which is set by the file that is named first: use that instead"),
+        ("out=x", "sets 'out', which is set by --out: use that instead"),
+        ("reading=1", "has no option 'reading'"),
+        ("large=1", "has no option 'large'"),
+        ("options=1", "has no option 'options'"),
+    ],
+)
+def test_what_has_an_option_of_its_own_is_no_further_one(fold, by_spark, engine, option, says):
+    code, out, err = fold(f"{LARGE} --engine {engine} --option {shlex.quote(option)}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+    assert not by_spark
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("value", ["abc", "0", "-3", "2.5", "true"])
+def test_rows_of_a_fragment_are_a_whole_number(fold, by_spark, engine, value):
+    code, _, err = fold(f"{LARGE} --engine {engine} --option rows_per_fragment={value}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "rows_per_fragment must be a whole number of at least 1" in err
+    assert not by_spark
+
+
+def test_rows_of_a_fragment_and_its_place_are_further_options(fold):
+    code, out, _ = fold(f"{LARGE} --engine duckdb --option rows_per_fragment=100 --option temporary=fold --json")
+    assert (code, parse(out)["parameters"]["fragments"] > 2) == (0, True)
+    code, _, err = fold(f"{LARGE} --engine duckdb --option temporary=5")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(("threads", "of_duckdb"), [(1, 1), (3, 3), (-1, None)])
+def test_duckdb_has_the_threads_that_are_asked_for(fold, monkeypatch, threads, of_duckdb):
+    from shoal.on_disk import Budget
+
+    made, asked = Budget.of, []
+
+    def of(memory=None, threads=None):
+        asked.append(threads)
+        return made(memory, threads)
+
+    monkeypatch.setattr(Budget, "of", of)
+    assert fold(f"{LARGE} --engine duckdb --threads {threads}")[0] == 0
+    assert asked == [of_duckdb, of_duckdb]
 
 
 # Streams, signals, accidents

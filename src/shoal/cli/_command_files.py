@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -79,15 +80,32 @@ def _require_columns_of(source: Path, names: Sequence[str], learn_from: Path, gi
             )
 
 
-def refuse_overwriting(sources: list[Path], outputs: list[Path]) -> None:
-    """Refuse to write over what is read, or twice over the same file, and to write where nothing can be written."""
+def refuse_overwriting(sources: list[Path], outputs: list[Path], *, folder: Path | None = None) -> None:
+    """Refuse to write over what is read, or twice over the same file, and to write where nothing can be written.
+
+    ``folder`` is one of the outputs that Spark makes, which replaces nothing.
+    """
     from shoal.files import require_place
 
     for i, output in enumerate(outputs):
-        require_place(output)
         for other in (*sources, *outputs[:i]):
             if output.resolve() == other.resolve() or (output.exists() and other.exists() and output.samefile(other)):
                 raise ShoalError(f"Writing {str(output)!r} would overwrite {str(other)!r}: choose another file.")
+        for source in sources:
+            if source.is_dir() and _lies_in(output, source):
+                raise ShoalError(
+                    f"{str(source)!r} is a folder that is read, and {str(output)!r} would be written into it: write "
+                    "somewhere else."
+                )
+        if output is folder and output.exists():
+            raise ShoalError(f"{str(output)!r} is there already: choose another name, or remove it first.")
+        require_place(output)
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    """Whether a path, or what it links to, is anywhere below a folder; it need not be there."""
+    above = {*path.resolve().parents, *(path.parent.resolve() / path.name).parents}
+    return any(one.exists() and one.samefile(folder) for one in above)
 
 
 class Attacked(NamedTuple):
@@ -156,22 +174,57 @@ def find_attacked(
 
 
 def release_elsewhere(
-    source: Path, schema: Schema, k: int, out: Path, reading: Reading, large: Large, **options: Any
-) -> tuple[Any, Any]:
+    source: str, schema: Schema, k: int, out: str, reading: Reading, large: Large, *, threads: int | None,
+    options: dict[str, Any],
+) -> tuple[Any, Any]:  # fmt: skip
     """Release a table that is worked on from disk or by Spark: the evidence, and the risk before."""
     from shoal import _render
+    from shoal.files import kind_to_write
     from shoal.privacy import DeltaPresence, KMap
 
     release, check = _functions_of(large)
+    options = _checked_options(release, schema, k, options)
     how: dict[str, Any] = large.options | {"missing_marks": reading.marks, "separator": reading.character}
-    with _render.progress(2) as step, _running(large) as where_runs:
+    if large.engine != "spark":
+        kind_to_write(out)
+        # Methods take -1 for all cores, which is what DuckDB has by itself.
+        how["threads"] = threads if threads is not None and threads > 0 else None
+    with _without_logs(), _render.progress(2) as step, _running(large) as where_runs:
         how |= where_runs
-        where = "by Spark" if large.engine == "spark" else "from disk"
-        step(f"Releasing {source.name} by {options['method']}, {where}")
-        evidence = release(large.named(source), schema, k, large.named(out), **how, **options)
-        step("Measuring the risk before")
+        # First of all: once the release has its name, nothing may go wrong any more.
+        step(f"Measuring the risk of {Path(source).name} before")
         known = [model for model in options["constraints"] if isinstance(model, (DeltaPresence, KMap))]
-        return evidence, check(large.named(source), schema, known, **how).risk
+        before = check(large.named(source), schema, known, **how).risk
+        where = "by Spark" if large.engine == "spark" else "from disk"
+        step(f"Releasing {Path(source).name} by {options['method']}, {where}")
+        return release(large.named(source), schema, k, large.named(out), **how, **options), before
+
+
+def _checked_options(release: Callable[..., Any], schema: Schema, k: int, options: dict[str, Any]) -> dict[str, Any]:
+    """What a release is told, looked at before a large table is: that takes its time."""
+    from shoal.anonymizers._base import check_whole
+    from shoal.release import make_anonymizer
+
+    if "rows_per_fragment" in options:
+        check_whole("rows_per_fragment", options["rows_per_fragment"], 1)
+    if "temporary" in options:
+        options = options | {"temporary": str(options["temporary"])}
+    beside_method = inspect.signature(release).parameters.keys() - {"method", "constraints", "random_state", "options"}
+    make_anonymizer(schema=schema, k=k, **{name: one for name, one in options.items() if name not in beside_method})
+    return options
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Keep what libraries log off the screen: py4j logs tracebacks when Ctrl-C meets it, where a sentence is due."""
+    import logging
+
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silent)
+    try:
+        yield
+    finally:
+        root.removeHandler(silent)
 
 
 @contextmanager
@@ -187,12 +240,13 @@ def _running(large: Large) -> Iterator[dict[str, Any]]:
 
 
 def check_elsewhere(
-    source: Path, schema: Schema, constraints: Sequence[Any], reading: Reading, large: Large, threshold: float
+    source: str, schema: Schema, constraints: Sequence[Any], reading: Reading, large: Large, threshold: float
 ) -> Any:
     """Check a table that is worked on from disk or by Spark."""
     _, check = _functions_of(large)
     how: dict[str, Any] = large.options | {"missing_marks": reading.marks, "separator": reading.character}
-    return check(large.named(source), schema, constraints, threshold=threshold, **how)
+    with _without_logs():
+        return check(large.named(source), schema, constraints, threshold=threshold, **how)
 
 
 def _functions_of(large: Large) -> tuple[Callable[..., Any], Callable[..., Any]]:

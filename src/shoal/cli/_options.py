@@ -9,7 +9,7 @@ import inspect
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -187,7 +187,9 @@ def _guide(*names: str, **details: Any) -> Any:
 
 
 Source = Annotated[Path, typer.Argument(metavar="IN", help="CSV or Parquet file.", show_default=False)]
-Table = Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet file.", show_default=False)]
+# Texts, where it may be an address such as hdfs://host/file: see Large.named.
+SourcePlace = Annotated[str, typer.Argument(metavar="IN", help="CSV or Parquet file.", show_default=False)]
+TablePlace = Annotated[str, typer.Argument(metavar="FILE", help="CSV or Parquet file.", show_default=False)]
 SchemaFile = Annotated[
     Path, typer.Option("--schema", metavar="FILE", help="What each column is; 'shoal inspect' writes one.")
 ]
@@ -312,7 +314,8 @@ class Reading:
         return files.mark_missing(frame, self.marks, frame.columns)
 
 
-ADDRESS = re.compile(r"^(?!file:)(\w[\w+.-]+):/+")
+ADDRESS = re.compile(r"^(\w[\w+.-]+):/")
+"""How a name such as hdfs://host/file begins; a drive of Windows has one letter."""
 
 
 def _large(*names: str, **details: Any) -> Any:
@@ -360,11 +363,16 @@ class Large:
         )
         return "duckdb"
 
-    def named(self, path: Path) -> Path | str:
-        """A file as it was named; of an address such as hdfs://host/file a path keeps one slash only."""
-        if self.engine != "spark" or not ADDRESS.match(str(path)):
-            return path
-        return ADDRESS.sub(r"\1://", str(path))
+    def named(self, given: str) -> Path | str:
+        """A file as it was named; of an address such as hdfs://host/file a path would keep one slash only."""
+        return given.rstrip("/") if self.engine == "spark" and ADDRESS.match(given) else Path(given)
+
+    def place(self, given: str) -> Path | None:
+        """Where that is on this machine, such as /tmp/x of file:///tmp/x; None if it is elsewhere."""
+        if self.engine != "spark":
+            return Path(given)
+        path = re.sub(r"^file:(//(?=/))?(?=/)", "", given)
+        return None if ADDRESS.match(path) else Path(path)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -399,13 +407,14 @@ def _parameters(group: Any) -> list[inspect.Parameter]:
     return [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(group)]
 
 
-def parse_options(texts: list[str], function: Callable[..., Any]) -> dict[str, Any]:
+def parse_options(texts: list[str], function: Callable[..., Any], own: Collection[str] = ()) -> dict[str, Any]:
     """``["mode=relaxed", "n_jobs=2"]`` as a dictionary; values are read as TOML where they can be, else as text.
 
-    They are further ones of a function: what it names itself, and the model, has an option of its own.
+    They are further ones of a function: what it names itself, the model, and what else is said to be its ``own`` has
+    an option of its own.
     """
     parameters = inspect.signature(function).parameters.values()
-    named = {parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD} | {"model"}
+    named = {parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD} | {"model", *own}
     options: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -473,7 +482,11 @@ def own_option(name: str) -> str:
     return _OTHERWISE_CALLED.get(name, f"--{name.replace('_', '-')}")
 
 
+OF_FILES = ("source", "out", "memory", "master", "threads", "missing_marks", "separator")
+"""What the library is told about files, and not about tables in memory; each has an option of its own."""
 _OTHERWISE_CALLED = {
+    "source": "the file that is named first",
+    "missing_marks": "--missing-mark",
     "frame": "the file that is named first",
     "constraints": "--l, --t and the other privacy models",
     "cv": "--folds",

@@ -19,6 +19,7 @@ from shoal.cli._command_files import (
     write_report,
 )
 from shoal.cli._options import (
+    OF_FILES,
     Guided,
     Json,
     Large,
@@ -26,7 +27,8 @@ from shoal.cli._options import (
     Reading,
     SchemaFile,
     Source,
-    Table,
+    SourcePlace,
+    TablePlace,
     number,
     parse_options,
     spread,
@@ -83,10 +85,10 @@ def inspect(
 
 @spread
 def anonymize(
-    source: Source,
+    source: SourcePlace,
     schema: SchemaFile,
     k: Annotated[int, typer.Option("--k", parser=whole, help="Rows that must be released alike, at least.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Released file, .csv or .parquet; never IN itself.")],
+    out: Annotated[str, typer.Option(metavar="FILE", help="Released file, .csv or .parquet; never IN itself.")],
     levels: Levels,
     reading: Reading,
     guided: Guided,
@@ -143,12 +145,15 @@ def anonymize(
     from shoal.release import anonymize as anonymize_table
     from shoal.schema import Schema
 
-    read = [path for path in (source, schema, learn_from, guided.predictions) if path is not None]
-    engine = large.chosen(source)
-    refuse_overwriting(read, [*([out] if large.named(out) is out else []), *([report] if report else [])])
-    asked = levels.constraints(k)
-    options = parse_options(option or [], anonymize_table) | ({} if threads is None else {"n_jobs": threads})
     described = guided.schema_of(Schema.from_toml(schema))
+    table, place = large.place(source) or Path(source), large.place(out)
+    read = [path for path in (table, schema, learn_from, guided.predictions) if path is not None]
+    engine = large.chosen(table)
+    written = [path for path in (place, report) if path is not None]
+    refuse_overwriting(read, written, folder=place if engine == "spark" else None)
+    released = place or Path(out)
+    asked = levels.constraints(k)
+    options = parse_options(option or [], anonymize_table, OF_FILES) | ({} if threads is None else {"n_jobs": threads})
     if engine != "memory":
         for given, name in ((learn_from, "--learn-from"), (guided.predictions, "--predictions")):
             if given is not None:
@@ -156,19 +161,19 @@ def anonymize(
                     f"{name} {given} cannot be used with --engine {engine}: leave it out, or --engine memory."
                 )
         options |= guided.options(method, described, 0) | {"recoding": recoding, "suppression": suppress}
+        options |= {"method": method, "constraints": asked, "missing": missing, "random_state": seed}
         evidence, before = release_elsewhere(
-            source, described, k, out, reading, large, method=method, constraints=asked, missing=missing,
-            random_state=seed, **options,
-        )  # fmt: skip
+            source, described, k, out, reading, large, threads=threads, options=options
+        )
         if report is not None:
-            write_report(evidence, report, before, out, f"Release of {source.name}")
-        return _render.release(evidence, before, out, report, json=json)
+            write_report(evidence, report, before, released, f"Release of {table.name}")
+        return _render.release(evidence, before, released, report, json=json)
     with _render.progress(3) as step:
-        step(f"Reading {source.name}")
+        step(f"Reading {table.name}")
         looked_at = None if takes_model(method) else [a.name for a in (*described.quasi, *described.sensitive)]
-        kept_as_text = files.kind_to_write(out) == "csv"
+        kept_as_text = files.kind_to_write(released) == "csv"
         raw, frame, others, separator = read_to_release(
-            source, learn_from, reading, looked_at, kept_as_text=kept_as_text, typed=guided.is_asked_for
+            table, learn_from, reading, looked_at, kept_as_text=kept_as_text, typed=guided.is_asked_for
         )
         options |= guided.options(method, described, len(frame if others is None else others))
         step(f"Releasing {raw.height:,} rows by {method}")
@@ -176,19 +181,19 @@ def anonymize(
             frame, described, k, method=method, constraints=asked, recoding=recoding, suppression=suppress,
             missing=missing, random_state=seed, learn_from=others, **options,
         )  # fmt: skip
-        step(f"Writing {out.name}")
+        step(f"Writing {released.name}")
         before = raw_risk(frame, described, asked)
         if frame is not raw:
             restore_texts(release, raw)
-        write_release(release, out, separator if source.suffix == out.suffix else None)
+        write_release(release, released, separator if table.suffix == released.suffix else None)
         if report is not None:
-            write_report(release, report, before, out, f"Release of {source.name}")
-    return _render.release(release, before, out, report, json=json)
+            write_report(release, report, before, released, f"Release of {table.name}")
+    return _render.release(release, before, released, report, json=json)
 
 
 @spread
 def check(
-    source: Table,
+    source: TablePlace,
     schema: SchemaFile,
     levels: Levels,
     reading: Reading,
@@ -212,24 +217,25 @@ def check(
     from shoal.release import require_checkable
     from shoal.schema import Schema
 
+    table = large.place(source) or Path(source)
     described = Schema.from_toml(schema)
     asked = ([] if k is None else [KAnonymity(k)]) + levels.constraints(k)
-    if large.chosen(source) != "memory":
+    if large.chosen(table) != "memory":
         checked = check_elsewhere(source, described, asked, reading, large, threshold)
-        _render.checked(source, checked, json=json)
+        _render.checked(table, checked, json=json)
         if not checked.holds:
             raise typer.Exit(1)
         return
     with _render.progress(2) as step:
-        step(f"Reading {source.name}")
-        header = files.read_header(source, reading.character)
+        step(f"Reading {table.name}")
+        header = files.read_header(table, reading.character)
         require_checkable(header.names, described)
         wanted = {a.name for a in (*described.quasi, *described.sensitive, *described.identifiers)} | {levels.members}
         columns = [name for name in header.names if name in wanted]
-        frame = files.read_table(source, columns=columns, separator=header.separator, typed=False)
+        frame = files.read_table(table, columns=columns, separator=header.separator, typed=False)
         frame = files.mark_missing(frame, reading.marks, columns)
         step(f"Checking {frame.height:,} rows")
         checked = check_table(frame, described, asked, threshold=threshold)
-    _render.checked(source, checked, json=json)
+    _render.checked(table, checked, json=json)
     if not checked.holds:
         raise typer.Exit(1)
