@@ -59,7 +59,8 @@ def running_spark(
         Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for. What runs
         already goes on to run.
     memory : int, optional
-        Bytes for Spark on this machine, about: half for Java, half for the methods.
+        Bytes for Spark on this machine, about: half for Java, half for the methods. Java is started once, and keeps
+        what it had at first.
     """
     if where is not None and not isinstance(where, str):
         yield where if isinstance(where, RunningSpark) else _of_session(where)
