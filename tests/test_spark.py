@@ -53,6 +53,7 @@ from shoal._spark_session import (  # noqa: E402
     java_version,
     provide_java,
     told,
+    uninterrupted,
 )
 from shoal._spark_tables import read  # noqa: E402
 from shoal._spark_worker import answer, answer_all  # noqa: E402
@@ -622,6 +623,16 @@ def test_tables_of_spark_connect_are_released_and_checked(census, tmp_path):
     assert found.stdout.splitlines()[0] == "True True 4000 True"
     assert found.stdout.splitlines()[1] == "False True 4000 True"
     assert "by a session of Spark Connect: read them as DataFrames" in found.stdout.splitlines()[2]
+
+
+def test_java_starts_without_being_interrupted():
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("started")
+    assert done == ["started"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_modules_are_spared_by_the_garbage_collector_of_workers():

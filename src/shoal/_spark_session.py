@@ -6,6 +6,7 @@ import atexit
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -141,16 +142,18 @@ class _Ours:
     @contextmanager
     def used(self, master: str | None, settings: dict[str, str]) -> Iterator[SparkContext]:
         """Spark for as long as it is needed here; one that somebody else has started is used as it is."""
-        with self._lock:
-            is_own = self._n_users > 0 or not has_context()
-            context = self._started(master, settings)
-            self._n_users += is_own
+        is_counted = False
         try:
+            with self._lock, uninterrupted():
+                is_own = self._n_users > 0 or not has_context()
+                context = self._started(master, settings)
+                self._n_users += is_own
+                is_counted = is_own
             yield context
         finally:
             with self._lock:
-                self._n_users -= is_own
-                if is_own and self._n_users == 0:
+                self._n_users -= is_counted
+                if is_counted and self._n_users == 0:
                     _stop(context)
 
     def _started(self, master: str | None, settings: dict[str, str]) -> SparkContext:
@@ -195,6 +198,23 @@ class _Ours:
 
 
 _OURS = _Ours()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put Ctrl-C off for the seconds in which Java starts: it would run on for ever, and nobody would know of it."""
+    kept = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(kept):
+        yield
+        return
+    asked: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, kept)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def _java_runs() -> bool:
