@@ -12,6 +12,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -55,7 +56,7 @@ from shoal._spark_session import (  # noqa: E402
     told,
     uninterrupted,
 )
-from shoal._spark_tables import read  # noqa: E402
+from shoal._spark_tables import _require_alike_elsewhere, read  # noqa: E402
 from shoal._spark_worker import answer, answer_all  # noqa: E402
 from shoal.spark import SparkAnonymizer, check, start_session  # noqa: E402
 from shoal.spark_files import anonymize_files, check_files, running_spark  # noqa: E402
@@ -382,22 +383,39 @@ def test_a_name_is_no_pattern_and_is_seen_from_here(spark, tmp_path, monkeypatch
 
 
 def test_parquet_files_with_different_columns_are_refused(spark, tmp_path):
-    (tmp_path / "d").mkdir()
-    people().write_parquet(tmp_path / "d" / "a.parquet")
-    for other, words in (
-        (people().drop("town"), "'town' is of type none"),
-        (people().cast({"age": pl.Int32}), "'age' is of type int in .*b b%.parquet, and bigint"),
+    folder, other = tmp_path / "d", tmp_path / "d" / "b b%.parquet"
+    folder.mkdir()
+    people().write_parquet(folder / "a.parquet")
+    for frame, words, elsewhere in (
+        (people().drop("town"), "has no column 'town'", "'town' is of type none"),
+        (people().cast({"age": pl.Int32}), "has the column 'age' as Int32", "'age' is of type int in .*b b%.parquet"),
     ):
-        other.write_parquet(tmp_path / "d" / "b b%.parquet")
+        frame.write_parquet(other)
         with pytest.raises(DataError, match=words):
-            check_files(tmp_path / "d", TWO, master=spark)
+            check_files(folder, TWO, master=spark)
         with pytest.raises(DataError, match=words):
-            anonymize_files(tmp_path / "d", TWO, 5, tmp_path / "o", master=spark)
-    people().write_parquet(tmp_path / "d" / "b b%.parquet")
-    (tmp_path / "d" / "more").mkdir()
+            anonymize_files(folder, TWO, 5, tmp_path / "o", master=spark)
+        with pytest.raises(DataError, match=elsewhere):
+            _require_alike_elsewhere(of_session(spark), [f"file://{folder}/a.parquet", f"file://{other}"])
+    people().cast({"town": pl.Enum(["Linz", "Graz"])}).write_parquet(other)
+    (folder / "more").mkdir()
+    assert check_files(folder, TWO, master=spark).rows == 400
+    people().write_parquet(folder / "more" / "a.parquet")
     with pytest.raises(DataError, match="has the folder 'more' in it"):
-        check_files(tmp_path / "d", TWO, master=spark)
+        check_files(folder, TWO, master=spark)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d"]
+
+
+@pytest.mark.parametrize("method", [Mondrian, Flash])
+def test_decimals_are_released_as_they_were(spark, tmp_path, method):
+    frame, schema = people(), [*TWO]
+    for digits in (9, 18, 19, 38):
+        numbers = [None if i % 7 == 0 else Decimal((-1) ** i * (10**8 + i)) for i in range(200)]
+        frame = frame.with_columns(pl.Series(f"d{digits}", numbers, pl.Decimal(digits, 0)))
+        schema.append(Attribute(f"d{digits}", "other", "numeric"))
+    released = SparkAnonymizer(method(Schema(schema), k=5)).fit_transform(written(spark, frame, tmp_path))
+    found, names = collected(released), [f"d{digits}" for digits in (9, 18, 19, 38)]
+    assert found.select(names).sort(names).equals(frame.select(names).sort(names))
 
 
 def test_an_empty_text_is_another_thing_than_nothing(spark, tmp_path):
@@ -419,7 +437,8 @@ def test_csv_files_that_would_be_read_as_something_else_are_refused(spark, tmp_p
     for text, words in (
         (b"age\n1\n\n2\n", "one column and empty lines"),
         ("age,town\n1,Zürich\n".encode("latin-1"), "is not UTF-8"),
-        (b"age,town,Town\n1,a,b\n", "names Spark cannot tell apart, age, town, Town"),
+        (b"age,town,Town\n1,a,b\n", "names Spark cannot tell apart: 'age', 'town', 'Town'"),
+        (b",age\n1,2\n", "without a name.*: '', 'age'"),
         (b"", "is empty"),
     ):
         source.write_bytes(text)

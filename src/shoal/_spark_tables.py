@@ -19,7 +19,7 @@ import polars as pl
 from shoal._spark_engine import quoted_column
 from shoal._spark_session import RunningSpark, innermost_reason
 from shoal.errors import DataError, ShoalError
-from shoal.files import find_separator
+from shoal.files import find_separator, require_alike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +44,7 @@ def read(spark: RunningSpark, source: str, separator: str | None = None) -> Data
         if kind == "delta":
             return _read_delta(spark, source)
         table = spark.session.read.parquet(_as_it_is(source))
-        _require_alike(spark, table)
+        _require_alike(spark, source, table)
         return table
     except ShoalError:
         raise
@@ -64,8 +64,11 @@ def _read_csv(spark: RunningSpark, source: str, separator: str | None) -> DataFr
     first, place = first_line(spark, source), _as_it_is(source)
     separator = separator or find_separator(first)
     names = next(csv.reader([first], delimiter=separator), [])
-    if len({name.lower() for name in names}) < len(names):
-        raise DataError(f"{source!r} has columns whose names Spark cannot tell apart, {', '.join(names)}: rename some.")
+    if len({name.lower() for name in names}) < len(names) or "" in names:
+        listed = ", ".join(map(repr, names))
+        raise DataError(
+            f"{source!r} has columns without a name, or whose names Spark cannot tell apart: {listed}: rename some."
+        )
     _require_whole_text(spark, source, len(names))
     # What does not fit into the columns would else be cut off or filled up without a word, also where only some columns
     # are asked for; and the columns of each file would be taken for those of the first.
@@ -94,22 +97,26 @@ def _require_whole_text(spark: RunningSpark, source: str, n_columns: int) -> Non
         raise DataError(f"{source!r} has one column and empty lines, which Spark leaves out: make it a Parquet file.")
 
 
-def _require_alike(spark: RunningSpark, table: DataFrame) -> None:
+def _require_alike(spark: RunningSpark, source: str, table: DataFrame) -> None:
     """Refuse Parquet files with different columns: what one lacks, Spark would make up as missing values."""
-    files = sorted(table.inputFiles())
-    if len(files) <= 1:
-        return
     # Names of files come as addresses, in which odd characters are written as numbers.
-    places = [_as_it_is(unquote(file)) for file in files]
+    names = sorted(map(unquote, table.inputFiles()))
+    if len(names) > 1 and is_here(spark, source):
+        require_alike([local_path(spark, name) for name in names], texts_alike=True)
+    elif len(names) > 1:
+        _require_alike_elsewhere(spark, names)
+
+
+def _require_alike_elsewhere(spark: RunningSpark, names: list[str]) -> None:
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda place: dict(spark.session.read.parquet(place).dtypes), places))
-    for file, types in zip(files, found, strict=True):
+        found = list(pool.map(lambda name: dict(spark.session.read.parquet(_as_it_is(name)).dtypes), names))
+    for file, types in zip(names, found, strict=True):
         for name in sorted({*types, *found[0]}):
             if types.get(name) != found[0].get(name):
                 has, had = (one.get(name, "none") for one in (types, found[0]))
                 raise DataError(
-                    f"The Parquet files have different columns: {name!r} is of type {has} in {unquote(file)}, and "
-                    f"{had} in {unquote(files[0])}: make them alike."
+                    f"The Parquet files have different columns: {name!r} is of type {has} in {file}, and {had} in "
+                    f"{names[0]}: make them alike."
                 )
 
 
@@ -148,7 +155,7 @@ def _read_listed(spark: RunningSpark, table: Any) -> DataFrame:
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     common = table.metadata().partition_columns
     inside = StructType([field for field in schema if field.name not in common])
-    rows = spark.session.read.schema(inside).parquet(*table.file_uris())
+    rows = spark.session.read.schema(inside).parquet(*map(_as_it_is, table.file_uris()))
     if common:
         # Folders are named by these values too, but Spark does not read all letters there as others wrote them.
         listed = pl.DataFrame(table.get_add_actions(flatten=True))
@@ -174,9 +181,11 @@ def kind_of(spark: RunningSpark, source: str) -> str:
     # Spark takes no notice of these, nor of folders but those that are named by the value that their rows have.
     seen = {name: is_folder for name, is_folder in inside.items() if name[:1] not in (".", "_")}
     for name, is_folder in seen.items():
-        if is_folder and "=" not in name:
+        if is_folder and "=" not in name and files.listFiles(_path(spark, f"{source}/{name}"), True).hasNext():
             raise DataError(f"{source!r} has the folder {name!r} in it, which Spark would leave out: move it away.")
-    return "csv" if is_csv(source) or any(map(is_csv, seen)) else "parquet"
+    if is_csv(source):
+        return "csv"
+    return "csv" if any(map(is_csv, seen)) and not any(name.endswith(".parquet") for name in seen) else "parquet"
 
 
 def is_csv(name: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
@@ -375,13 +376,25 @@ def parquet_files(path: Path) -> list[Path]:
     return sorted(path.glob("[!._]*.parquet")) if path.is_dir() else [path]
 
 
-def require_alike(files: Sequence[Path]) -> None:
-    """Refuse Parquet files whose columns, in whatever order, have not the same names and types in all of them."""
+def require_alike(files: Sequence[Path], *, texts_alike: bool = False) -> None:
+    """Refuse Parquet files whose columns, in whatever order, have not the same names and types in all of them.
+
+    With ``texts_alike`` it does not matter how texts are kept.
+    """
+    import polars as pl
+
+    def types_of(file: Path) -> dict[str, Any]:
+        types = parquet_types(file)
+        return {
+            name: pl.String if texts_alike and kind in (pl.Categorical, pl.Enum) else kind
+            for name, kind in types.items()
+        }
+
     if not files:
         return
-    first, wanted = files[0], parquet_types(files[0])
+    first, wanted = files[0], types_of(files[0])
     for file in files[1:]:
-        found = parquet_types(file)
+        found = types_of(file)
         for here, there, lacking in ((file, first, wanted.keys() - found), (first, file, found.keys() - wanted)):
             if lacking:
                 raise DataError(
@@ -391,8 +404,8 @@ def require_alike(files: Sequence[Path]) -> None:
         for name, kind in found.items():
             if kind != wanted[name]:
                 raise DataError(
-                    f"{str(file)!r} has the column {name!r} as {kind}, but {str(first)!r} as {wanted[name]}: write "
-                    "it as the same in all files of a table."
+                    f"{str(file)!r} has the column {name!r} as {shorten(str(kind), 60)}, but {str(first)!r} as "
+                    f"{shorten(str(wanted[name]), 60)}: write it as the same in all files of a table."
                 )
 
 

@@ -206,6 +206,14 @@ def _as_arrow(engine: SparkEngine, kind: Any) -> Any:
     return to_arrow_schema(kind, timezone=engine.table.sparkSession.conf.get("spark.sql.session.timeZone"))
 
 
+def _cast(frame: pl.DataFrame, expected: Any) -> Any:
+    """Rows of these types; whole numbers become the decimals again that they were."""
+    # Arrow makes decimals of whole numbers only where all that there could be would fit, not where these do.
+    wholes = [field.name for field in expected if str(field.type).startswith("decimal")]
+    wholes = [name for name in wholes if frame.schema[name].is_integer()]
+    return frame.with_columns(frame[name].cast(pl.Decimal(38, 0)) for name in wholes).to_arrow().cast(expected)
+
+
 def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], expected: Any) -> Callable[..., Any]:
     """What a worker does with a fragment."""
     method, rows, whole = cut.method, cut.rows, cut.whole
@@ -228,7 +236,7 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], expect
         part = release_part(method, files.mark_missing(frame, marks, schema.names), whole, guide, number)
         released = as_written(part.frame, frame, method, dates)
         lost = pl.Series(PART, [as_numbers(part)] + [None] * (released.height - 1), pl.List(pl.Float64))
-        yield from released.with_columns(lost).to_arrow().cast(expected).to_batches()
+        yield from _cast(released.with_columns(lost), expected).to_batches()
 
     return refine
 
@@ -244,7 +252,7 @@ def _release_rows(engine: SparkEngine, counted: Counted, y: str | None, marks: S
         for batch in batches:
             raw = as_polars(batch)
             released = counted.release(files.mark_missing(raw, marks, looked_at))
-            yield from as_written(released, raw, method).to_arrow().cast(expected).to_batches()
+            yield from _cast(as_written(released, raw, method), expected).to_batches()
 
     return _map_in_arrow(engine.table.select(*map(quoted_column, kept)), release, kind)
 
