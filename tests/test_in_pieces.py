@@ -403,7 +403,7 @@ def test_a_shelf_gives_back_what_was_left_under_a_number(tmp_path_factory, tasks
 def test_pieces_are_all_rows_once(tmp_path_factory, sizes, wanted):
     file = tmp_path_factory.mktemp("pieces") / "table.parquet"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shoal.files.row_groups", lambda _: sizes)
+        patch.setattr("shoal._parquet_rows.row_groups", lambda _: sizes)
         found = pieces_of(file, wanted)
     rows = [row for piece in found for row in range(piece.first, piece.first + piece.n_rows)]
     assert rows == list(range(sum(sizes)))

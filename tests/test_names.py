@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from shoal import _names, files
+from shoal import _names, _parquet_rows, files
 from shoal.errors import DataError
 
 TEXTS = st.lists(st.none() | st.sampled_from(["a", "b", "", "ü", "*", "a.b"]), max_size=30)
@@ -40,7 +40,7 @@ def test_some_rows_of_a_file_are_those_of_all(tmp_path_factory, texts, group, fi
     )
     file = tmp_path_factory.mktemp("rows") / "table.parquet"
     parquet.write_table(frame.to_arrow(), file, row_group_size=group)
-    found = files.read_rows(file, ["n", "a.b", "t"], ["t"] if as_names else [], first, n_rows)
+    found = _parquet_rows.read_rows(file, ["n", "a.b", "t"], ["t"] if as_names else [], first, n_rows)
     assert isinstance(found.schema["t"], pl.Enum) == as_names
     assert found.cast({"t": pl.String}).equals(frame[first : first + n_rows].select("n", "a.b", "t"))
 
@@ -50,7 +50,7 @@ def test_texts_that_a_file_has_as_names_may_be_read_as_either(tmp_path, kind):
     file = tmp_path / "table.parquet"
     frame = pl.DataFrame({"t": ["a", None, "c"], "u": ["b", "b", "b"]}, {"t": kind, "u": kind})
     frame.write_parquet(file)
-    found = files.read_rows(file, ["t", "u"], ["t"])
+    found = _parquet_rows.read_rows(file, ["t", "u"], ["t"])
     assert found.schema["u"] == pl.String
     assert found.cast(pl.String).equals(frame.cast(pl.String))
 
@@ -60,7 +60,7 @@ def test_texts_are_read_as_names_in_whatever_way_they_are_written(tmp_path, enco
     file = tmp_path / "table.parquet"
     frame = pl.DataFrame({"t": ["a", None, "c", "a"], "n": [1, 2, 3, 4]})
     parquet.write_table(frame.to_arrow(), file, use_dictionary=False, column_encoding={"t": encoding})
-    found = files.read_rows(file, ["t", "n"], ["t"], 1, 3)
+    found = _parquet_rows.read_rows(file, ["t", "n"], ["t"], 1, 3)
     assert isinstance(found.schema["t"], pl.Enum)
     assert found.cast({"t": pl.String}).equals(frame[1:4])
 
@@ -70,7 +70,7 @@ def test_a_file_is_written_with_the_words_of_its_rows_alone(tmp_path):
     days = [dt.date(2020, 1, 1), None, dt.date(2021, 1, 1)]
     frame = pl.DataFrame({"t": ["a", None, "c"], "n": [3, 1, None], "f": [0.5, None, 1.5], "d": days})
     names = frame.with_columns(pl.col("t").cast(pl.Enum(["secret", "c", "a"])))
-    files.write_texts(names, file)
+    _parquet_rows.write_texts(names, file)
     assert b"secret" not in file.read_bytes()
     # Plain texts for any reader.
     assert parquet.read_schema(file).field("t").type in (pa.string(), pa.large_string())
@@ -81,10 +81,10 @@ def test_a_file_that_cannot_be_read_gets_a_sentence(tmp_path):
     broken = tmp_path / "broken.parquet"
     broken.write_text("no table")
     with pytest.raises(DataError, match=r"broken.parquet.*cannot be read.*mend it"):
-        files.read_rows(broken, ["t"])
+        _parquet_rows.read_rows(broken, ["t"])
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(DataError, match="cannot be read"):
-        files.read_rows(tmp_path / "other.parquet", ["t"])
+        _parquet_rows.read_rows(tmp_path / "other.parquet", ["t"])
 
 
 @given(TEXTS)
@@ -100,4 +100,4 @@ def test_numbers_of_names_that_are_too_high_get_a_sentence(tmp_path, monkeypatch
     pl.DataFrame({"t": ["a", "b"]}).write_parquet(file)
     monkeypatch.setattr("shoal._names.of_numbers", lambda numbers, words: pl.Series(words).gather(numbers + 2))
     with pytest.raises(DataError, match="cannot be read.*mend it"):
-        files.read_rows(file, ["t"], ["t"])
+        _parquet_rows.read_rows(file, ["t"], ["t"])

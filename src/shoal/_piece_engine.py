@@ -16,7 +16,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from shoal import _names, files, frames
+from shoal import _names, _parquet_rows, files, frames
 from shoal._kernels import groups
 from shoal._shelf import Shelf
 from shoal.engines import (
@@ -111,7 +111,7 @@ class Reading(NamedTuple):
     def read(self, piece: Piece, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The rows of a piece as they are in the file."""
         columns = self.columns if columns is None else columns
-        frame = files.read_rows(piece.file, columns, self.names, piece.first, piece.n_rows)
+        frame = _parquet_rows.read_rows(piece.file, columns, self.names, piece.first, piece.n_rows)
         if self.words is None:
             return frame
         known = frame.with_columns(
@@ -183,7 +183,7 @@ def pieces_of(source: Path, n_rows: int) -> list[Piece]:
 
 def _runs_of(file: Path, wanted: int) -> Iterable[tuple[int, int]]:
     """Row groups of a file put together, or cut, until they have about as many rows as a piece."""
-    sizes = files.row_groups(file)
+    sizes = _parquet_rows.row_groups(file)
     first = n_rows = 0
     for group, more in enumerate(sizes, 1):
         n_rows += more

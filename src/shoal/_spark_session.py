@@ -115,11 +115,7 @@ def _configured(conf: SparkConf, master: str | None, name: str, settings: dict[s
 
 def has_context() -> bool:
     """Whether Spark is running already, and is not ours to stop."""
-    try:
-        from pyspark import SparkContext
-    except ImportError:
-        return False
-    return SparkContext._active_spark_context is not None
+    return _known_to_pyspark("_active_spark_context") is not None
 
 
 def _of_session(session: SparkSession) -> RunningSpark:
@@ -170,7 +166,7 @@ class _Ours:
     @contextmanager
     def _java_speaking_into_log(self) -> Iterator[None]:
         """Let Java, which is started once, write its messages into a file as long as it lives."""
-        if _java_runs():
+        if _known_to_pyspark("_gateway") is not None:
             yield
             return
         if self._log is None:
@@ -217,12 +213,13 @@ def uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _java_runs() -> bool:
+def _known_to_pyspark(name: str) -> Any:
+    """What PySpark knows of the one Spark of a process; nothing where it is not installed."""
     try:
         from pyspark import SparkContext
     except ImportError:
-        return False
-    return SparkContext._gateway is not None
+        return None
+    return getattr(SparkContext, name)
 
 
 def _stop(context: SparkContext) -> None:

@@ -19,12 +19,11 @@ import polars as pl
 from shoal._spark_engine import quoted_column
 from shoal._spark_session import RunningSpark, innermost_reason
 from shoal.errors import DataError, ShoalError
-from shoal.files import find_separator, require_alike
+from shoal.files import CSV, find_separator, require_alike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CSV_ENDINGS = (".csv", ".tsv", ".txt")
 NEVER = "\0"
 """What stands for a missing value in no file: an empty text is another thing than nothing."""
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]*:/")
@@ -190,7 +189,7 @@ def kind_of(spark: RunningSpark, source: str) -> str:
 
 def is_csv(name: str) -> bool:
     """Whether a name is one of a CSV file."""
-    return name.lower().endswith(CSV_ENDINGS)
+    return name.lower().endswith(tuple(CSV))
 
 
 def write(table: DataFrame, place: str, out: str, separator: str | None) -> None:

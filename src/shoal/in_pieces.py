@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from sklearn.base import clone
 
-from shoal import files, frames
+from shoal import _parquet_rows, files, frames
 from shoal._piece_check import check_pieces
 from shoal._piece_engine import CHANGED, PieceEngine, Reading, pieces_of, plain_types
 from shoal._shelf import UNFINISHED, Shelf, written_whole
@@ -122,7 +122,7 @@ class Tasks(NamedTuple):
         else:
             part, frame = None, self._pass_on(fragment, piece)
         with written_whole(self.place / f"part-{number:05}.parquet") as unfinished:
-            files.write_texts(frame, unfinished)
+            _parquet_rows.write_texts(frame, unfinished)
         return part
 
     def _release_fragment(self, fragment: int) -> tuple[Part, pl.DataFrame]:
