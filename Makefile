@@ -28,7 +28,7 @@ demo test test-slow reproduce reproduce-quick reproduce-toy: export NUMBA_CACHE_
 
 # While linters look at the code, kernels are compiled that every worker would else compile for itself.
 test: $(VENV)/.test
-	{ for part in trees cuts clusters questions; do $(BIN)/python -m shoal._rehearsal $$part || exit 1; done; } & \
+	{ for part in trees cuts clusters questions; do $(BIN)/python -m shoal.jobs.warm_up $$part || exit 1; done; } & \
 	rehearsal=$$!; \
 	{ $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy; } || { kill $$rehearsal; exit 1; }; \
 	wait $$rehearsal

@@ -21,9 +21,9 @@ from _peer import peer_python
 from sklearn.tree import DecisionTreeClassifier
 
 from shoal import AccuracyGuided, Schema
-from shoal.binned_trees import bin_codes, grow_tree, learn_classes, make_bins
+from shoal.data.table import encode
 from shoal.datasets import fetch_adult, make_census
-from shoal.table import encode
+from shoal.partition.binned_trees import bin_codes, grow_tree, learn_classes, make_bins
 
 HERE = Path(__file__).parent
 

@@ -20,8 +20,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from shoal.attacks.attribute import infer_attribute
 from shoal.attacks.membership import infer_membership
+from shoal.data.table import encode
 from shoal.datasets import fetch_adult, fetch_nursery
-from shoal.table import encode
 
 HERE = Path(__file__).parent
 

@@ -11,8 +11,8 @@ import polars as pl
 from _measure import in_turn, seconds, show
 
 from shoal import Flash
+from shoal.data.table import encode
 from shoal.datasets import fetch_adult, make_census
-from shoal.table import encode
 
 GLOBAL = {(5, 0.0): (0.6355, 0.04), (5, 0.05): (0.2696, 0.39), (5, 1.0): (0.2277, 1.30), (10, 0.05): (0.3178, None)}
 GLOBAL[10, 1.0] = (0.2677, None)

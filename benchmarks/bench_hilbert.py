@@ -10,10 +10,10 @@ from _measure import in_turn, peak_memory, show
 
 from shoal import HilbertCurve, KAnonymity, LDiversity, Mondrian, Schema
 from shoal.anonymizers import hilbert
+from shoal.data.table import Table, encode
 from shoal.datasets import make_census
-from shoal.guards import make_guard
-from shoal.metrics import ncp
-from shoal.table import Table, encode
+from shoal.partition.losses import ncp
+from shoal.privacy.rules import make_guard
 
 QUASI = ["age", "sex", "race", "marital-status", "education", "workclass", "occupation", "native-country"]
 

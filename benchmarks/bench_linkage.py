@@ -21,8 +21,8 @@ from _peer import peer_python
 
 from shoal import anonymize
 from shoal.attacks.linkage import inference, linkability, singling_out
+from shoal.data.frames import convert
 from shoal.datasets import fetch_adult, make_census
-from shoal.frames import convert
 from shoal.intervals import Interval
 
 HERE = Path(__file__).parent

@@ -12,9 +12,9 @@ import pandas as pd
 from _measure import seconds, show
 
 from shoal import Attribute, Mondrian, Schema
+from shoal.data.table import encode
 from shoal.datasets import fetch_adult
-from shoal.metrics import granularity, ncp
-from shoal.table import encode
+from shoal.partition.losses import granularity, ncp
 
 QUASI = ["age", "workclass", "education-num", "marital-status", "occupation", "race", "sex", "native-country"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from _measure import peak_memory, seconds, show
 
 from shoal import KAnonymity, Mondrian, Schema, check
+from shoal.data.table import encode
 from shoal.datasets import make_census
-from shoal.guards import make_guard
-from shoal.table import encode
+from shoal.privacy.rules import make_guard
 
 QUASI = ["age", "sex", "race", "marital-status", "education", "workclass", "occupation", "native-country"]
 K = 10

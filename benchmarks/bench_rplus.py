@@ -8,10 +8,10 @@ import numpy as np
 from _measure import in_turn, seconds, show
 
 from shoal import KAnonymity, Mondrian, RPlusTree, Schema
+from shoal.data.table import encode
 from shoal.datasets import make_census
-from shoal.guards import make_guard
-from shoal.metrics import ncp
-from shoal.table import encode
+from shoal.partition.losses import ncp
+from shoal.privacy.rules import make_guard
 
 QUASI = ["age", "sex", "race", "marital-status", "education", "workclass", "occupation", "native-country"]
 K = 10

@@ -14,9 +14,9 @@ from _measure import in_turn, seconds, show
 from numba import njit
 
 from shoal import Attribute, SaNGreeA, Schema
-from shoal.clusters import Clustering, codes_of, measure_space
+from shoal.data.table import Table, encode
 from shoal.datasets import fetch_adult
-from shoal.table import Table, encode
+from shoal.partition.clusters import Clustering, codes_of, measure_space
 
 QUASI = ["age", "workclass", "education-num", "marital-status", "occupation", "relationship", "race", "sex"]
 QUASI += ["hours-per-week", "native-country"]

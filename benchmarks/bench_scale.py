@@ -69,11 +69,11 @@ def compare_losses(engine: str = "duckdb", n: int = 1_000_000) -> None:
 def releasing(engine: str) -> Iterator[Callable[..., Any]]:
     """What releases files: DuckDB, or Spark in one session for all."""
     if engine == "duckdb":
-        from shoal.on_disk import anonymize_file
+        from shoal.engines.duckdb.release import anonymize_file
 
         yield anonymize_file
         return
-    from shoal.spark_files import anonymize_files, running_spark
+    from shoal.engines.spark.release import anonymize_files, running_spark
 
     with running_spark(f"local[{THREADS}]", MEMORY) as spark:
         yield partial(anonymize_files, master=spark)
@@ -172,7 +172,7 @@ def run_one(engine: str, file: str, out: str) -> None:
     }
     release = ways[engine]
     if engine == "running":
-        from shoal.spark import start_session
+        from shoal.engines.spark import start_session
 
         start_session(f"local[{THREADS}]", **{"spark.driver.memory": f"{MEMORY // 2**21}m"})
     if engine in ("memory", "duckdb", "running"):  # else Spark's start is part of what it takes
@@ -199,20 +199,21 @@ def release_in_memory(file: str, schema: Schema, out: str) -> float:
 
 
 def release_from_disk(file: str, schema: Schema, out: str) -> None:
-    from shoal.on_disk import anonymize_file
+    from shoal.engines.duckdb.release import anonymize_file
 
     anonymize_file(file, schema, K, out, memory=MEMORY, threads=THREADS)
 
 
 def release_by_spark(file: str, schema: Schema, out: str) -> None:
-    from shoal.spark_files import anonymize_files
+    from shoal.engines.spark.release import anonymize_files
 
     anonymize_files(file, schema, K, out, master=f"local[{THREADS}]", memory=MEMORY)
 
 
 def release_frames(file: str, schema: Schema, out: str) -> None:
     from shoal import KAnonymity, Mondrian
-    from shoal.spark import SparkAnonymizer, check, start_session
+    from shoal.engines.spark import SparkAnonymizer, start_session
+    from shoal.engines.spark.checking import check
 
     session = start_session(f"local[{THREADS}]", **{"spark.driver.memory": f"{MEMORY // 2**21}m"})
     SparkAnonymizer(Mondrian(schema, K)).fit_transform(session.read.parquet(file)).write.parquet(out)
@@ -224,7 +225,8 @@ def pass_by_spark(file: str, schema: Schema, out: str) -> None:
     """What no method on Spark can do without: shuffle all rows once, show them to Python, write them, group them."""
     from pyspark.sql import functions as sf
 
-    from shoal.spark import ROWS_PER_FRAGMENT, start_session
+    from shoal.engines.spark import start_session
+    from shoal.engines.spark.anonymizer import ROWS_PER_FRAGMENT
 
     session = start_session(f"local[{THREADS}]", **{"spark.driver.memory": f"{MEMORY // 2**21}m"})
     table = session.read.parquet(file)

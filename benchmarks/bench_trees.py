@@ -15,8 +15,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from shoal import PrivacyForestClassifier, PrivacyTreeClassifier
+from shoal.data.table import encode
 from shoal.datasets import fetch_adult
-from shoal.table import encode
 
 
 def main(n_synthetic: int) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from shoal import Attribute, Mondrian, Schema
+from shoal.data.table import encode
 from shoal.datasets import make_census
-from shoal.partition import bounds
-from shoal.table import encode
+from shoal.partition.geometry import bounds
 
 K = 10
 N_ROWS = 1500

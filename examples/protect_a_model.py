@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 from shoal import protect
-from shoal.comparison import Interval
 from shoal.datasets import make_census
+from shoal.evaluation.comparison import Interval
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from shoal import KAnonymity, LDiversity, anonymize, check
 from shoal.datasets import make_census
-from shoal.report import report
+from shoal.reports.report import report
 
 
 def main() -> None:

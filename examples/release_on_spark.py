@@ -12,7 +12,8 @@ from typing import Any
 
 from shoal import KAnonymity, LDiversity, Mondrian
 from shoal.datasets import make_census
-from shoal.spark import SparkAnonymizer, check, start_session
+from shoal.engines.spark import SparkAnonymizer, start_session
+from shoal.engines.spark.checking import check
 
 
 def main() -> None:

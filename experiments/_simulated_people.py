@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from shoal import Schema
-from shoal.clusters import Clustering, node_costs
-from shoal.hierarchy import Hierarchy
-from shoal.interactive import CONCENTRATION, Option, Question, SimulatedPerson
-from shoal.table import Column, encode, take_rows
+from shoal.data.hierarchy.hierarchy import Hierarchy
+from shoal.data.table import Column, encode, take_rows
+from shoal.jobs.weights import CONCENTRATION, Option, Question, SimulatedPerson
+from shoal.partition.clusters import Clustering, node_costs
 
 K = 5
 """Rows of the groups that are shown."""

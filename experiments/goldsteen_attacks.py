@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from _dp_baselines import DiffprivlibForest, OpacusNetwork
 from _goldsteen import AS_PUBLISHED, with_half_the_digits
 from _goldsteen_attacks_told import (
     ALL_COLUMNS,
@@ -37,7 +38,6 @@ from shoal import AccuracyGuided, ProtectedModel, make_model
 from shoal.attacks.attribute import infer_attribute
 from shoal.attacks.membership import attack_names, infer_membership
 from shoal.datasets import fetch_adult, fetch_loan, fetch_nursery
-from shoal.dp_baselines import DiffprivlibForest, OpacusNetwork
 from shoal.models import FrameEncoder, around, features, read_target
 
 SHARE = 0.4

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _dp_baselines import OpacusNetwork
 from _drawing import in_percent, lay_out, panels
 from _goldsteen import OWN_MONDRIAN, SAID, Parts, Trial, draw_methods, judge, ks_of, percent, points, split
 from _study import Answer, Claim, Row, Size, Study, Table, Told, main, mean_of, paired, values_of, where
@@ -18,7 +19,6 @@ from sklearn.neural_network import MLPClassifier
 
 from shoal import Schema
 from shoal.datasets import fetch_location30
-from shoal.dp_baselines import OpacusNetwork
 from shoal.models import around, read_target
 
 PROTOCOL = """

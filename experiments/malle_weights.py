@@ -34,7 +34,7 @@ from _weights_of_adult import NAMES, groups_of_adult, people_of_adult, unseen_qu
 from scipy.stats import spearmanr
 
 from shoal import WeightSession
-from shoal.interactive import learn_weights
+from shoal.jobs.weights import learn_weights
 
 KINDS = ("careful", "noisy", "slipping")
 MARKS = (5, 10, 25, 50)

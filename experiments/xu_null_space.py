@@ -31,10 +31,10 @@ from _xu_told import (
 from scipy.linalg import eig
 
 from shoal import NullSpaceCleaner, TargetedNullSpaceCleaner
+from shoal.attacks.query_errors import complete_privacy, privacy_errors
 from shoal.attacks.relearn import relearn
 from shoal.cleaners.laplace import LaplaceNoise
 from shoal.datasets import fetch_cal500, fetch_oes97, fetch_scene, fetch_wq
-from shoal.query_errors import complete_privacy, privacy_errors
 
 FETCH = {"scene": fetch_scene, "CAL500": fetch_cal500, "wq": fetch_wq, "oes97": fetch_oes97}
 PROTOCOL = """

@@ -3,9 +3,9 @@
 import numpy as np
 import polars as pl
 
-from shoal import frames
-from shoal.engines import ROWS, Engine, LeafTally, write_route
-from shoal.whole import Seen
+from shoal.data import frames
+from shoal.engines.base import ROWS, Engine, LeafTally, write_route
+from shoal.partition.table_summary import ColumnSummary
 
 
 class PolarsWords:
@@ -50,13 +50,13 @@ class PolarsEngine(Engine):
             rows = [1.0] * len(values) + [float(column.null_count())] * (column.null_count() > 0)
             values = values + [None] * (column.null_count() > 0)
             made = pl.DataFrame({name: pl.Series(values, dtype=column.dtype)})
-            found[name] = Seen(frames.open_frame(made)[name], np.array(rows))
+            found[name] = ColumnSummary(frames.open_frame(made)[name], np.array(rows))
         return found
 
     def distinct(self, name, member_of=None):
         rows = self.frame if member_of is None else self.frame.filter(member_of)
         found = rows.group_by(name).len()
-        return Seen(frames.open_frame(found)[name], found["len"].to_numpy())
+        return ColumnSummary(frames.open_frame(found)[name], found["len"].to_numpy())
 
     def sample(self, n_rows, seed):
         return frames.open_frame(self.frame.sample(min(n_rows, self.frame.height), seed=seed))

@@ -9,8 +9,9 @@ import numba
 import pytest
 
 import shoal
-from shoal import LDiversity, _rehearsal
+from shoal import LDiversity
 from shoal._kernels import _jit, _parts, ahead
+from shoal.jobs import warm_up
 
 
 def run(code: str, **environment: str) -> str:
@@ -43,7 +44,7 @@ PathFinder.find_spec = lambda name, *rest: None if name.split(".")[0] in hidden 
 import tempfile, pathlib
 from shoal import LDiversity, anonymize, check, Schema
 from shoal.datasets import make_census
-from shoal.files import read_table
+from shoal.data.files import read_table
 census = make_census(2000, seed=0)
 release = anonymize(census.frame, census.schema, k=5, constraints=[LDiversity(2)], suppression=0.05)
 folder = pathlib.Path(tempfile.mkdtemp())
@@ -141,7 +142,7 @@ def test_parts_are_compiled_by_numba_if_its_version_was_not_tried(monkeypatch):
     [*((part, []) for part in ahead.REHEARSALS), ("trees", [LDiversity(2)]), ("cuts", [LDiversity(2)])],
 )
 def test_rehearsals_release_rows(part, constraints):
-    getattr(_rehearsal, f"rehearse_{part}")(constraints)
+    getattr(warm_up, f"rehearse_{part}")(constraints)
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ def test_kernels_are_compiled_ahead_on_the_first_run_only(started, monkeypatch, 
     for _ in range(2):
         ahead.compile_ahead("trees", "cuts", guarded=True)
     ahead.compile_ahead("questions")
-    assert started == [["-m", "shoal._rehearsal", "trees", "guarded"], ["-m", "shoal._rehearsal", "questions"]]
+    assert started == [["-m", "shoal.jobs.warm_up", "trees", "guarded"], ["-m", "shoal.jobs.warm_up", "questions"]]
     for _ in range(2):
         ahead.wait("trees", "cuts")
 

@@ -32,7 +32,7 @@ def compile_ahead(*parts: str, guarded: bool = False) -> None:
         return
     for part in parts:
         if part not in _running and not _is_compiled(part):
-            command = [sys.executable, "-m", "shoal._rehearsal", part, *(["guarded"] if guarded else [])]
+            command = [sys.executable, "-m", "shoal.jobs.warm_up", part, *(["guarded"] if guarded else [])]
             _running[part] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             atexit.register(_running[part].kill)
 

@@ -15,7 +15,7 @@ NOWHERE, LOOSE = -1, -2
 """Where the rows of a group went: they stayed, or each has to find its own box."""
 
 
-class Tree(NamedTuple):
+class BoxCuts(NamedTuple):
     """Nodes of a tree of cuts, with spare room at the end; node 0 is the root, and children follow their parents."""
 
     attribute: np.ndarray
@@ -36,7 +36,7 @@ class Undo(NamedTuple):
     noted: np.ndarray
     """int64 (2,): how many nodes and groups are noted."""
     node: np.ndarray
-    tree: Tree
+    tree: BoxCuts
     group: np.ndarray
     group_node: np.ndarray
 

@@ -20,7 +20,7 @@ SMALL_CHILDREN = 16
 """Children of a node that hold less than one row in so many are cut apart in runs, not one by one."""
 
 
-class Task(NamedTuple):
+class CutTask(NamedTuple):
     """What is cut, and by which rule; one for each thread."""
 
     rows: Rows

@@ -52,7 +52,7 @@ class Vectors(NamedTuple):
     """int64 (v,): the step at which it was counted last."""
 
 
-class Space(NamedTuple):
+class LocalScratch(NamedTuple):
     """Scratch."""
 
     slots: np.ndarray

@@ -26,7 +26,7 @@ MOST_PROFILES = 64
 """Different combinations of sensitive values up to which it is remembered which of them a cluster refuses."""
 
 
-class Summary(NamedTuple):
+class ClusterSummary(NamedTuple):
     """What is known of the clusters in each box, and of each cluster."""
 
     dearest: np.ndarray
@@ -130,7 +130,7 @@ def join(space, codes, labels, rest, guard, boxes, first, profile):
 def _summarise(boxes, labels, clusters):
     n = boxes.start.shape[0]
     refuses = np.zeros(clusters.size.shape[0], np.uint64)
-    summary = Summary(np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.uint64), refuses)
+    summary = ClusterSummary(np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.uint64), refuses)
     for box in range(n - 1, -1, -1):
         _sum_up(boxes, labels, clusters, summary, box)
     return summary

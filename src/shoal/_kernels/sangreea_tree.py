@@ -18,7 +18,7 @@ NOBODY = np.int64(1) << np.int64(62)
 """The lowest row of an empty box."""
 
 
-class Boxes(NamedTuple):
+class BoxTree(NamedTuple):
     """A binary tree of boxes in preorder; the rows of a box lie side by side in ``rows``, ascending in each leaf."""
 
     rows: np.ndarray
@@ -66,7 +66,7 @@ def build(space, codes, rows, n_rows):
             _fill_masks(own, j, start, stop, right, content)
         else:
             _fill_ranges(own, j, space.missing[j], start, stop, right, content)
-    return Boxes(order, own, leaf, place, start, stop, parent, right, lowest, content)
+    return BoxTree(order, own, leaf, place, start, stop, parent, right, lowest, content)
 
 
 @inner

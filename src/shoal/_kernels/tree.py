@@ -14,15 +14,7 @@ from shoal._kernels._borrow import borrow
 from shoal._kernels._jit import inner, jit, merged
 from shoal._kernels.guard import guard_holds
 from shoal._kernels.tree_counts import clear, cost_of, fill, settled
-from shoal._kernels.tree_data import (
-    BEST_FIRST,
-    DEPTH_FIRST,
-    MOST_BINS,
-    MOST_TRIES,
-    ONE_VS_REST,
-    ORDERED,
-    weight_slot,
-)
+from shoal._kernels.tree_data import BEST_FIRST, DEPTH_FIRST, MOST_BINS, MOST_TRIES, ONE_VS_REST, ORDERED, weight_slot
 from shoal._kernels.tree_scores import find_cuts, lay_sequence, pure_score, unsplit_score
 
 SIDE_WORDS = MOST_BINS // 64

@@ -64,7 +64,7 @@ class Likeness(NamedTuple):
     """What a unit of the guide's squared error counts."""
 
 
-class Bounds(NamedTuple):
+class GrowthBounds(NamedTuple):
     """When growth ends."""
 
     smallest: int
@@ -98,7 +98,7 @@ class Limits(NamedTuple):
     """What a cut costs by row of its node; 0 if every cut costs 1."""
 
 
-class Draw(NamedTuple):
+class AttributeDraw(NamedTuple):
     """How many attributes are looked at in a node, and what draws them."""
 
     n_tried: int
@@ -133,7 +133,7 @@ class Scratch(NamedTuple):
     """For likeness: rows by bin; counts and sums of the left part; and of the node as a whole."""
 
 
-class Task(NamedTuple):
+class GrowthTask(NamedTuple):
     """What is grown, and by which rule; one for each thread."""
 
     samples: Samples
@@ -144,9 +144,9 @@ class Task(NamedTuple):
     criterion: int
     n_classes: int
     growth: int
-    bounds: Bounds
+    bounds: GrowthBounds
     limits: Limits
-    draw: Draw
+    draw: AttributeDraw
     scratch: Scratch
 
 

@@ -14,23 +14,24 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from shoal import frames
 from shoal._kernels.guard import Guard
+from shoal.data import frames
+from shoal.data.schema import Attribute, Schema, require_schema
+from shoal.data.table import Missing, Table, encode, encode_like, restrict, take_rows
 from shoal.errors import DataError, GuaranteeError, ShoalError
-from shoal.growth import Cuts, asked_of, settle
-from shoal.guards import largest_k, make_guard, membership, released_rows
-from shoal.guides import guide_from_values, read_labels
 from shoal.models import read_target
-from shoal.partition import Bounds, Nodes, bounds, count_groups
-from shoal.privacy import KAnonymity, PrivacyModel, check_constraints, show_level
-from shoal.recoding import RECODINGS, build_groups, recode, recode_as_nodes, release_frame
-from shoal.schema import Attribute, Schema, require_schema
-from shoal.suppression import trim
-from shoal.table import Missing, Table, encode, encode_like, restrict, take_rows
-from shoal.whole import Whole
+from shoal.models.guides import guide_from_values, read_labels
+from shoal.partition.cut_tree import Cuts, asked_of, settle
+from shoal.partition.geometry import Bounds, Nodes, bounds
+from shoal.partition.recoding import RECODINGS, build_groups, recode, recode_as_nodes, release_frame
+from shoal.partition.suppression import trim
+from shoal.partition.table_summary import TableSummary
+from shoal.privacy.counts import count_groups
+from shoal.privacy.models import KAnonymity, PrivacyModel, check_constraints, show_level
+from shoal.privacy.rules import largest_k, make_guard, membership, released_rows
 
 
-class Job(NamedTuple):
+class PartitionInput(NamedTuple):
     """Rows that are to be released, and what must hold on them."""
 
     frame: nw.DataFrame[Any]
@@ -43,7 +44,7 @@ class Job(NamedTuple):
     """Rows that every group has at least."""
 
 
-def part_of(job: Job, rows: np.ndarray) -> Job:
+def part_of(job: PartitionInput, rows: np.ndarray) -> PartitionInput:
     """Some rows as if they were all, to be parted into as many groups as the whole table will be."""
     table = take_rows(job.table, rows)
     return job._replace(
@@ -87,7 +88,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _holds_rows: Sequence[str] = ()
     """Attributes of a fitted object, beside the vocabulary, from which values of fitted rows can be read."""
     _forgot = False
-    _whole: Whole | None = None
+    _whole: TableSummary | None = None
     """What is known of the table, where only a part of it is fitted."""
     _weights: np.ndarray | None = None
     """How many rows each row stands for, where equal ones are given once; see ``_wants_counts``."""
@@ -249,7 +250,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._columns = [replace(column, codes=column.codes[:0]) for column in job.table.quasi]
         return job.table
 
-    def _make_job(self, frame: nw.DataFrame[Any]) -> Job:
+    def _make_job(self, frame: nw.DataFrame[Any]) -> PartitionInput:
         """Encode the rows and see that what is asked for can be reached at all."""
         constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
         described = Schema(attribute for attribute in self.schema_ if attribute.name not in self._absent)
@@ -259,13 +260,13 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         smallest = largest_k(constraints) if members is None else 1
         require_whole_table(constraints, table, members, smallest)
-        return Job(frame, table, members, constraints, guard, smallest)
+        return PartitionInput(frame, table, members, constraints, guard, smallest)
 
-    def _look_at_target(self, job: Job, y: Any) -> Any:
+    def _look_at_target(self, job: PartitionInput, y: Any) -> Any:
         """What the partition is told of the target."""
         return y
 
-    def _classes_of(self, job: Job, y: Any, target: Any = None) -> np.ndarray | None:
+    def _classes_of(self, job: PartitionInput, y: Any, target: Any = None) -> np.ndarray | None:
         """The class of each row, where the recoding asks for it; ``target`` is known of rows that are fitted."""
         if self._recoding() != "majority":
             return None
@@ -280,7 +281,9 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         classes = guide_from_values(values, regression=False).classes
         return np.unique(values, return_inverse=True)[1] if classes is None else classes
 
-    def _recode(self, job: Job, labels: np.ndarray, classes: np.ndarray | None) -> tuple[np.ndarray, nw.DataFrame[Any]]:
+    def _recode(
+        self, job: PartitionInput, labels: np.ndarray, classes: np.ndarray | None
+    ) -> tuple[np.ndarray, nw.DataFrame[Any]]:
         """Suppress what may be suppressed, and decide what each group is released as."""
         recoding = self._recoding()
         if recoding == "majority" and classes is None:
@@ -298,7 +301,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         require_released_groups(job, labels, groups)
         return labels, groups
 
-    def _suppress(self, job: Job, labels: np.ndarray, *, sets: bool) -> np.ndarray:
+    def _suppress(self, job: PartitionInput, labels: np.ndarray, *, sets: bool) -> np.ndarray:
         """Labels with the rows suppressed that may be, where that lets the others be released more exactly."""
         if self.suppression == 0:
             return labels
@@ -361,7 +364,7 @@ def _encode(
     schema: Schema,
     constraints: Sequence[PrivacyModel],
     missing: Missing,
-    whole: Whole | None,
+    whole: TableSummary | None,
 ) -> tuple[Table, np.ndarray | None]:
     """The encoded table, and which rows are released if only some are."""
     member_of = membership(constraints)
@@ -397,7 +400,7 @@ def require_whole_table(
             )
 
 
-def require_released_groups(job: Job, labels: np.ndarray, groups: nw.DataFrame[Any]) -> None:
+def require_released_groups(job: PartitionInput, labels: np.ndarray, groups: nw.DataFrame[Any]) -> None:
     """Groups that are released alike are one group to a reader, and must keep the constraints as such.
 
     That they do follows for every model but delta-disclosure, where a value that is absent from one group is ignored.

@@ -11,9 +11,9 @@ import numpy as np
 
 from shoal._kernels import hilbert as curve
 from shoal._kernels.geometry import LINE, TREE, Geometry, Layout
-from shoal.partition import pack_rows
-from shoal.table import Column, Table
-from shoal.whole import is_plain_number
+from shoal.data.table import Column, Table
+from shoal.partition.geometry import pack_rows
+from shoal.partition.table_summary import is_plain_number
 
 EVENLY = 0.2
 """Room in the grid that all values of a nominal attribute share alike; the rest goes by the rows that have them."""

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from shoal import frames
-from shoal.boxes import FrameStore, as_text, same_type
-from shoal.files import write_table
-from shoal.guards import released_rows
-from shoal.recoding import release_frame
-from shoal.schema import Schema
-from shoal.table import Table, encode_column
+from shoal.data import frames
+from shoal.data.files import write_table
+from shoal.data.schema import Schema
+from shoal.data.table import Table, encode_column
+from shoal.partition.box_tree import FrameStore, as_text, same_type
+from shoal.partition.recoding import release_frame
+from shoal.privacy.rules import released_rows
 
 
 class Delta(NamedTuple):

@@ -9,12 +9,12 @@ import numpy as np
 from shoal._kernels import flash as kernel
 from shoal._kernels import groups as grouping
 from shoal._kernels import privacy
-from shoal._kernels.flash_local import Field, Space
+from shoal._kernels.flash_local import Field, LocalScratch
 from shoal._kernels.guard import Guard, rows_hold
-from shoal.growth import asked_of
-from shoal.lattice import Ladder, Verdict, make_ladders
-from shoal.partition import Nodes, pack_rows
-from shoal.table import Column, Table
+from shoal.data.table import Column, Table
+from shoal.partition.cut_tree import asked_of
+from shoal.partition.geometry import Nodes, pack_rows
+from shoal.partition.lattice import Ladder, NodeCheck, make_ladders
 
 CELL_LOSSES = ("loss", "ncp", "entropy", "precision")
 """Losses that add up over the cells of the table."""
@@ -116,7 +116,7 @@ class FullDomain:
             self._mark_broken(groups, bad)
         return groups, bad
 
-    def judge(self, levels: np.ndarray, budget: int) -> Verdict:
+    def judge(self, levels: np.ndarray, budget: int) -> NodeCheck:
         """What a vector of levels loses, and what follows for others, if so many rows may be suppressed."""
         groups = self.group(levels, labelled=self.guard is not None)
         bad = np.empty(len(groups.total), np.uint8)
@@ -131,7 +131,7 @@ class FullDomain:
         hopeless = n_sure > budget or n_sure >= self.n_rows or (budget == 0 and self.closed and bool(bad.any()))
         admissible = good and n_bad <= budget and n_bad < self.n_rows
         loss, below, above = self._losses(levels, groups, bad, n_bad, n_sure, last_sure)
-        return Verdict(loss if admissible else np.inf, np.inf if hopeless else below, above)
+        return NodeCheck(loss if admissible else np.inf, np.inf if hopeless else below, above)
 
     def _mark_broken(self, groups: Groups, bad: np.ndarray) -> tuple[int, np.ndarray]:
         return kernel.mark_broken(  # type: ignore[no-any-return]
@@ -187,10 +187,10 @@ class FullDomain:
             self.tuple_starts, self.tuple_rows,
         )  # fmt: skip
 
-    def space(self) -> Space:
+    def space(self) -> LocalScratch:
         """Scratch for kernels."""
         n = len(self.codes)
-        return Space(
+        return LocalScratch(
             self._slots, self._keys, np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64),
             np.empty(n, np.uint8),
         )  # fmt: skip

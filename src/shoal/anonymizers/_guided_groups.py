@@ -11,7 +11,9 @@ import numpy as np
 
 from shoal._kernels.guard import Guard
 from shoal.anonymizers.mondrian import Mondrian
-from shoal.binned_trees import (
+from shoal.data.table import Table
+from shoal.models.guides import Guide
+from shoal.partition.binned_trees import (
     Binning,
     Response,
     bin_codes,
@@ -23,9 +25,7 @@ from shoal.binned_trees import (
     make_likeness,
     place_rows,
 )
-from shoal.growth import Cuts, asked_of
-from shoal.guides import Guide
-from shoal.table import Table
+from shoal.partition.cut_tree import Cuts, asked_of
 
 
 class Grouping(NamedTuple):

@@ -13,18 +13,18 @@ from shoal._kernels.guard import Guard
 from shoal._kernels.privacy import EQUAL
 from shoal.anonymizers._base import require_whole_table
 from shoal.anonymizers._delta import Delta, handed_out, same_values, with_groups
-from shoal.boxes import Boxes, FrameStore, Loose, longer
+from shoal.data.schema import Schema
+from shoal.data.table import Missing, Table, encode_column, restrict
+from shoal.data.vocabulary import Vocabulary
 from shoal.errors import DataError, GuaranteeError, ShoalError
-from shoal.growth import Cuts
-from shoal.guards import largest_k, make_guard, membership, released_rows, with_scratch
-from shoal.partition import count_groups
-from shoal.privacy import PrivacyModel
-from shoal.schema import Schema
-from shoal.table import Missing, Table, encode_column, restrict
-from shoal.vocabulary import Vocabulary
+from shoal.partition.box_tree import BoxPartition, FrameStore, Loose, longer
+from shoal.partition.cut_tree import Cuts
+from shoal.privacy.counts import count_groups
+from shoal.privacy.models import PrivacyModel
+from shoal.privacy.rules import largest_k, make_guard, membership, released_rows, with_scratch
 
 
-class Kept(NamedTuple):
+class ReleaseState(NamedTuple):
     """All that must be known to change a release: the rows, what is known of their values, and the groups.
 
     Rows are meant by their place in the store; ``ids`` are the numbers by which they are known outside.
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
     ids: np.ndarray
     next_id: int
     vocabulary: Vocabulary
-    boxes: Boxes
+    boxes: BoxPartition
     released: FrameStore
     released_row: np.ndarray
     """Where the released values of each group are in ``released``."""
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
         """The rows that are there."""
         return np.flatnonzero(self.boxes.labels >= 0)
 
-    def compacted(self) -> Kept:
+    def compacted(self) -> ReleaseState:
         """The same without rows that are gone and values that are no longer released."""
         places, in_use = self.places, np.flatnonzero(self.boxes.in_use)
         released_row = np.zeros(self.boxes.n_groups, np.int64)
@@ -58,7 +58,7 @@ class Kept(NamedTuple):
         )
 
 
-class Rules(NamedTuple):
+class GroupRules(NamedTuple):
     """What every group must keep."""
 
     constraints: tuple[PrivacyModel, ...]
@@ -91,7 +91,7 @@ class Rules(NamedTuple):
 class Asked(NamedTuple):
     """What a tree was fitted with; a change keeps to it."""
 
-    rules: Rules
+    rules: GroupRules
     parameters: dict[str, Any]
 
     def require_same(self, now: Asked) -> None:
@@ -106,10 +106,10 @@ class Asked(NamedTuple):
                 )
 
 
-class Judge:
+class GroupRulesCheck:
     """Asks of groups of rows whether they keep the rules."""
 
-    def __init__(self, rules: Rules, rows: FrameStore) -> None:
+    def __init__(self, rules: GroupRules, rows: FrameStore) -> None:
         self.rules = rules
         self._rows = rows
         self._whole: Guard | None = None
@@ -147,7 +147,7 @@ class Judge:
         return good
 
 
-class Parts(NamedTuple):
+class GroupsToCut(NamedTuple):
     """Groups that keep the rules, about to be cut anew: their numbers, their rows, and where each of them starts."""
 
     group: np.ndarray
@@ -158,8 +158,12 @@ class Parts(NamedTuple):
 
 
 def rearrange(
-    boxes: Boxes, judge: Judge, keys_of: Callable[[np.ndarray], np.ndarray], new: np.ndarray, gone: np.ndarray
-) -> Parts | None:
+    boxes: BoxPartition,
+    judge: GroupRulesCheck,
+    keys_of: Callable[[np.ndarray], np.ndarray],
+    new: np.ndarray,
+    gone: np.ndarray,
+) -> GroupsToCut | None:
     """Put new rows into their boxes, take others out, and merge groups until all keep the rules; None if none can.
 
     What was merged can still be undone.
@@ -176,7 +180,7 @@ def rearrange(
         rows, starts = _side_by_side(loose, alive)
         good = judge.holds(rows, starts)
         if good.all():
-            return Parts(alive, rows, starts, involved)
+            return GroupsToCut(alive, rows, starts, involved)
         moves = boxes.merge(alive[~good].astype(np.int64))
         if moves is None:
             return None
@@ -193,7 +197,7 @@ def rearrange(
             alive, involved = np.union1d(alive, joining), np.union1d(involved, joining)
 
 
-def _failing_beside(boxes: Boxes, judge: Judge, involved: np.ndarray) -> np.ndarray:
+def _failing_beside(boxes: BoxPartition, judge: GroupRulesCheck, involved: np.ndarray) -> np.ndarray:
     """Groups that no row joined or left, and that no longer are what the whole table asks for."""
     others = np.setdiff1d(np.flatnonzero(boxes.in_use), involved)
     rows, starts = _side_by_side(boxes.members(others), others)
@@ -221,9 +225,9 @@ def _moved(loose: Loose, moved: np.ndarray, target: np.ndarray) -> Loose:
 class Change(NamedTuple):
     """A change that can be made good: the groups that come out of it, and what they are released as."""
 
-    kept: Kept
+    kept: ReleaseState
     """What there was; with the new rows, where some come."""
-    parts: Parts
+    parts: GroupsToCut
     frame: nw.DataFrame[Any]
     """The rows of ``parts``."""
     labels: np.ndarray
@@ -241,8 +245,8 @@ class Change(NamedTuple):
     @classmethod
     def of(
         cls,
-        kept: Kept,
-        parts: Parts,
+        kept: ReleaseState,
+        parts: GroupsToCut,
         frame: nw.DataFrame[Any],
         labels: np.ndarray,
         groups: nw.DataFrame[Any],
@@ -263,7 +267,7 @@ class Change(NamedTuple):
         released_row = longer(kept.released_row, n_groups, 0)
         return cls(kept, parts, frame, labels, numbers, groups, trees, roots, order, released, released_row)
 
-    def delta(self, rules: Rules, new: np.ndarray, gone: np.ndarray) -> Delta:
+    def delta(self, rules: GroupRules, new: np.ndarray, gone: np.ndarray) -> Delta:
         """What the change does to the release."""
         kept, labels = self.kept, self.kept.boxes.labels
         involved = self.parts.involved
@@ -300,7 +304,7 @@ class Change(NamedTuple):
         groups = self.released.take(self._released_rows())
         return self.kept.rows.take(places), groups, labels[places]
 
-    def make_good(self, gone: np.ndarray) -> Kept:
+    def make_good(self, gone: np.ndarray) -> ReleaseState:
         """Make the change; from here on nothing can fail."""
         rows = self.parts.rows[self.order]
         loose = Loose(rows, self.numbers[self.labels[self.order]])
@@ -315,7 +319,7 @@ class Change(NamedTuple):
         return rows
 
 
-def nothing_changed(rules: Rules, kept: Kept) -> Delta:
+def nothing_changed(rules: GroupRules, kept: ReleaseState) -> Delta:
     """The delta of a batch of no rows."""
     none = np.empty(0, np.int64)
     groups, named = kept.released.take(none), (rules.schema, rules.member_of)
@@ -323,14 +327,14 @@ def nothing_changed(rules: Rules, kept: Kept) -> Delta:
     return Delta(none, none, none, none, none, none, empty, empty)
 
 
-def broken_rule(rules: Rules, frame: nw.DataFrame[Any], labels: np.ndarray) -> PrivacyModel | None:
+def broken_rule(rules: GroupRules, frame: nw.DataFrame[Any], labels: np.ndarray) -> PrivacyModel | None:
     """The first constraint that some group breaks, counted from the rows, or None."""
     table, members = rules.table(frame)
     counts = count_groups(labels, table.sensitive, members)
     return next((constraint for constraint in rules.constraints if not constraint.holds(counts)), None)
 
 
-def places_of(rows: Any, kept: Kept) -> np.ndarray:
+def places_of(rows: Any, kept: ReleaseState) -> np.ndarray:
     """Where the rows are that a caller names by their numbers or marks in a mask."""
     try:
         named = np.asarray(rows).reshape(-1)
@@ -356,7 +360,7 @@ def places_of(rows: Any, kept: Kept) -> np.ndarray:
     return places
 
 
-def require_enough(rules: Rules, kept: Kept, new: np.ndarray, gone: np.ndarray) -> None:
+def require_enough(rules: GroupRules, kept: ReleaseState, new: np.ndarray, gone: np.ndarray) -> None:
     """Refuse a change that leaves fewer rows than a group needs, or none that is released."""
     n_left = kept.boxes.n_present + len(new) - len(gone)
     if n_left < max(rules.smallest, 1):
@@ -374,20 +378,20 @@ def require_enough(rules: Rules, kept: Kept, new: np.ndarray, gone: np.ndarray) 
         )
 
 
-def _releases(rules: Rules, kept: Kept, places: np.ndarray) -> bool:
+def _releases(rules: GroupRules, kept: ReleaseState, places: np.ndarray) -> bool:
     """Whether some of these rows of a population are released."""
     members = rules.table(kept.rows.take(places))[1] if len(places) else None
     return members is not None and bool(members.any())
 
 
-def left_over(boxes: Boxes, new: np.ndarray, gone: np.ndarray) -> np.ndarray:
+def left_over(boxes: BoxPartition, new: np.ndarray, gone: np.ndarray) -> np.ndarray:
     """The rows that will be there after a change."""
     there = boxes.labels >= 0
     there[gone] = False
     return np.append(np.flatnonzero(there), new)
 
 
-def no_way(rules: Rules, kept: Kept, places: np.ndarray) -> GuaranteeError:
+def no_way(rules: GroupRules, kept: ReleaseState, places: np.ndarray) -> GuaranteeError:
     """Why not even the whole table as one group would do."""
     table, members = rules.table(kept.rows.take(places))
     try:

@@ -9,7 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from shoal.errors import ShoalError
-from shoal.guides import fold_rows
+from shoal.models.guides import fold_rows
 
 MOST_SEARCH_ROWS = 20_000
 """The search takes a sample of larger tables, with k in proportion."""
@@ -34,7 +34,7 @@ class Attempts(NamedTuple):
     """Release all rows, as will be done with the winner, train on that, and score on the same rows as they were."""
 
 
-class Tried(NamedTuple):
+class TriedCandidate(NamedTuple):
     """A candidate, and how well the models did that were trained on its releases."""
 
     guide: str | float
@@ -53,7 +53,7 @@ def search(
     attempts: Attempts,
     n_finalists: int,
     n_jobs: int,
-) -> list[Tried]:
+) -> list[TriedCandidate]:
     """Find good guides with one recoding, then try the others with the best of them.
 
     The model that would be trained in the end is scored on the rows behind its release, as they were. Each of them was
@@ -83,7 +83,7 @@ def search(
     """
     parallel = Parallel(n_jobs=n_jobs, prefer="threads")
 
-    def try_all(candidates: list[Candidate]) -> list[Tried]:
+    def try_all(candidates: list[Candidate]) -> list[TriedCandidate]:
         found = parallel(delayed(attempts.on_all)(candidate) for candidate in candidates)
         return [_tried(candidate, 2, (score,)) for candidate, score in zip(candidates, found, strict=True)]
 
@@ -120,14 +120,14 @@ def sample_rows(n_rows: int, seed: int) -> np.ndarray:
     return rows
 
 
-def _tried(candidate: Candidate, number: int, scores: tuple[float, ...]) -> Tried:
-    return Tried(*candidate, number, float(np.mean(scores)), scores)
+def _tried(candidate: Candidate, number: int, scores: tuple[float, ...]) -> TriedCandidate:
+    return TriedCandidate(*candidate, number, float(np.mean(scores)), scores)
 
 
-def _ranked(tried: list[Tried]) -> list[Tried]:
+def _ranked(tried: list[TriedCandidate]) -> list[TriedCandidate]:
     """The best first; equal ones stay in their order."""
     return sorted(tried, key=lambda one: -one.score)
 
 
-def _best_guides(tried: list[Tried], most: int) -> list[str | float]:
+def _best_guides(tried: list[TriedCandidate], most: int) -> list[str | float]:
     return [one.guide for one in _ranked(tried)[:most] if np.isfinite(one.score)]

@@ -13,7 +13,7 @@ from shoal._kernels import flash_local as kernel
 from shoal._kernels.flash_local import Field, Vectors
 from shoal._kernels.guard import rows_hold
 from shoal.anonymizers._full_domain import FullDomain
-from shoal.lattice import outer_sum
+from shoal.partition.lattice import outer_sum
 
 N_PRICES = 100
 """Steps of what a row may lose, from nothing to everything."""

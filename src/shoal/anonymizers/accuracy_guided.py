@@ -18,22 +18,23 @@ from threadpoolctl import threadpool_limits
 
 from shoal._kernels import ahead
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import Anonymizer, Job, check_seed, check_threads, check_whole, part_of
+from shoal.anonymizers._base import Anonymizer, PartitionInput, check_seed, check_threads, check_whole, part_of
 from shoal.anonymizers._guided_groups import Grouping, Plan, group_alike, group_by_guide
 from shoal.anonymizers._search import (
     MOST_SEARCH_ROWS,
     Attempts,
     Candidate,
     Fold,
-    Tried,
+    TriedCandidate,
     sample_rows,
     search,
     search_folds,
 )
-from shoal.binned_trees import CRITERIA, FORMS
+from shoal.data.schema import Schema
+from shoal.data.table import Missing, Table
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
-from shoal.growth import Cuts, count_threads
-from shoal.guides import (
+from shoal.models import features, make_model, read_target
+from shoal.models.guides import (
     MOST_CLASSES,
     Guide,
     ModelInput,
@@ -49,11 +50,10 @@ from shoal.guides import (
     predicts_numbers,
     read_labels,
 )
-from shoal.models import features, make_model, read_target
-from shoal.privacy import PrivacyModel
-from shoal.recoding import RECODINGS, build_groups, recode, release_frame
-from shoal.schema import Schema
-from shoal.table import Missing, Table
+from shoal.partition.binned_trees import CRITERIA, FORMS
+from shoal.partition.cut_tree import Cuts, count_threads
+from shoal.partition.recoding import RECODINGS, build_groups, recode, release_frame
+from shoal.privacy.models import PrivacyModel
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, 0.15, "mondrian")
 """Guides that the search tries."""
@@ -142,7 +142,7 @@ class AccuracyGuided(Anonymizer):
         The guide in use.
     recoding_ : str
         The recoding in use.
-    search_ : list of Tried
+    search_ : list of TriedCandidate
         What the search tried, best first; empty where there was none.
     schema_ : Schema
         The schema in use.
@@ -210,8 +210,8 @@ class AccuracyGuided(Anonymizer):
             "tried": [tried._asdict() for tried in self.search_],
         }
 
-    def _look_at_target(self, job: Job, y: Any) -> Plan:
-        self.search_: list[Tried] = []
+    def _look_at_target(self, job: PartitionInput, y: Any) -> Plan:
+        self.search_: list[TriedCandidate] = []
         self._seed = _seed_of(self.random_state)
         known = self._labels(job, y)
         regression = self._regresses(known)
@@ -228,7 +228,7 @@ class AccuracyGuided(Anonymizer):
     def _recoding(self) -> str:
         return getattr(self, "recoding_", self.recoding)  # type: ignore[no-any-return]
 
-    def _make_plan(self, job: Job, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
+    def _make_plan(self, job: PartitionInput, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
         """Decide what the tree learns."""
         asked = self._asked_guide()
         if asked in (0, "mondrian"):
@@ -288,7 +288,7 @@ class AccuracyGuided(Anonymizer):
             return 1.0 if self.guide == "soft" else self.guide
         return float(self.guide)
 
-    def _labels(self, job: Job, y: Any) -> np.ndarray | None:
+    def _labels(self, job: PartitionInput, y: Any) -> np.ndarray | None:
         """What is known of each row: ``y``, or the schema's target if the table has it."""
         if y is not None:
             return read_labels(y, job.table.n_rows)
@@ -361,7 +361,7 @@ class AccuracyGuided(Anonymizer):
                 "that prepares the columns for it, as shoal.make_model does."
             ) from None
 
-    def _search(self, job: Job, given: ModelInput, guide: Guide, y: np.ndarray) -> Plan:
+    def _search(self, job: PartitionInput, given: ModelInput, guide: Guide, y: np.ndarray) -> Plan:
         """Try candidates, and take the one whose release makes the best model."""
         regression = guide.classes is None
         hard = self._hard_guide(given, y, regression)
@@ -415,7 +415,7 @@ class AccuracyGuided(Anonymizer):
             return Plan(guide, SAFE_CHOICE)
         return plan_of(Candidate(best.guide, best.recoding))
 
-    def _try_release(self, job: Job, plan: Plan, classes: np.ndarray) -> nw.DataFrame[Any] | None:
+    def _try_release(self, job: PartitionInput, plan: Plan, classes: np.ndarray) -> nw.DataFrame[Any] | None:
         """What rows would be released as, where that can be; nothing is suppressed."""
         try:
             labels = self._group(job.table, job.guard, job.smallest, plan, n_threads=1).labels
@@ -490,7 +490,7 @@ class AccuracyGuided(Anonymizer):
     def _codes_left(self, attribute: int) -> np.ndarray:
         return self._grouping.codes_left(attribute)
 
-    def _classes_of(self, job: Job, y: Any, target: Plan | None = None) -> np.ndarray | None:
+    def _classes_of(self, job: PartitionInput, y: Any, target: Plan | None = None) -> np.ndarray | None:
         if self.recoding_ != "majority":
             return None
         if y is None and target is not None and target.guide.classes is not None:

@@ -14,27 +14,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal._kernels import groups as grouping
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import Anonymizer, Job, check_whole
+from shoal.anonymizers._base import Anonymizer, PartitionInput, check_whole
 from shoal.anonymizers._full_domain import CELL_LOSSES, LOSSES, FullDomain
 from shoal.anonymizers._stepwise import Recoding, Step, loss_of, recode_stepwise
+from shoal.data.schema import Schema
+from shoal.data.table import Missing, Table
 from shoal.errors import ShoalError
-from shoal.lattice import (
+from shoal.partition.geometry import Nodes
+from shoal.partition.lattice import (
     MOST_ENUMERATED,
     Effort,
     LatticePicture,
+    NodeCheck,
     Searched,
-    Verdict,
     draw,
     lattice_size,
     search,
     search_down,
     thin_levels,
 )
-from shoal.partition import Nodes
-from shoal.privacy import DeltaDisclosure, PrivacyModel
-from shoal.recoding import RECODINGS
-from shoal.schema import Schema
-from shoal.table import Missing, Table
+from shoal.partition.recoding import RECODINGS
+from shoal.privacy.models import DeltaDisclosure, PrivacyModel
 
 MOST_CHECKED = 5_000
 """Nodes checked in a lattice too large to be searched in full, unless the caller says how many."""
@@ -171,7 +171,7 @@ class Flash(Anonymizer):
         self._tell(domain, found)
         return self._number_groups(domain, found.recoding)
 
-    def _tell(self, domain: FullDomain, found: Found) -> None:
+    def _tell(self, domain: FullDomain, found: FlashResult) -> None:
         """Keep what is to be told about the result."""
         steps = found.recoding.steps
         self.levels_ = {}
@@ -211,7 +211,7 @@ class Flash(Anonymizer):
             labels[waiting] = np.append(group, -1)[np.minimum(alike, len(keys))]
         return labels
 
-    def _suppress(self, job: Job, labels: np.ndarray, *, sets: bool) -> np.ndarray:
+    def _suppress(self, job: PartitionInput, labels: np.ndarray, *, sets: bool) -> np.ndarray:
         return labels
 
     def _released_nodes(self) -> Nodes | None:
@@ -274,7 +274,7 @@ class Flash(Anonymizer):
                 )
 
 
-class Found(NamedTuple):
+class FlashResult(NamedTuple):
     """How the rows are recoded, and the search in the lattice if there was just one."""
 
     recoding: Recoding
@@ -285,9 +285,9 @@ class Found(NamedTuple):
     """Attributes of which only the highest level was, because there are too many vectors."""
 
 
-def _recode_globally(domain: FullDomain, budget: int, effort: Effort) -> Found:
+def _recode_globally(domain: FullDomain, budget: int, effort: Effort) -> FlashResult:
     searched = _find_levels(domain, budget, effort)
-    return Found(_recode_at(domain, searched), searched, searched.n_unknown, [])
+    return FlashResult(_recode_at(domain, searched), searched, searched.n_unknown, [])
 
 
 def _recode_at(domain: FullDomain, searched: Searched) -> Recoding:
@@ -303,7 +303,7 @@ def _recode_at(domain: FullDomain, searched: Searched) -> Recoding:
 
 
 def _find_levels(domain: FullDomain, budget: int, effort: Effort) -> Searched:
-    def check(levels: tuple[int, ...]) -> Verdict:
+    def check(levels: tuple[int, ...]) -> NodeCheck:
         return domain.judge(np.array(levels), budget)
 
     if lattice_size(domain.floors) <= MOST_ENUMERATED:
@@ -311,13 +311,13 @@ def _find_levels(domain: FullDomain, budget: int, effort: Effort) -> Searched:
     return search_down(domain.floors, check, effort._replace(most_checked=effort.most_checked or MOST_CHECKED))
 
 
-def _recode_locally(domain: FullDomain, budget: int, effort: Effort, least_share: float) -> Found:
+def _recode_locally(domain: FullDomain, budget: int, effort: Effort, least_share: float) -> FlashResult:
     choices = _choices(domain.floors, effort)
     left_out = lattice_size(domain.floors) - lattice_size(choices)
     stepwise = recode_stepwise(domain, choices, least_share, budget, effort.deadline)
     recoding = _no_worse_than_one_vector(domain, stepwise, budget, effort)
     recoding = recoding._replace(complete=recoding.complete and left_out == 0)
-    return Found(recoding, None, left_out, _only_top(domain, choices))
+    return FlashResult(recoding, None, left_out, _only_top(domain, choices))
 
 
 def _no_worse_than_one_vector(domain: FullDomain, stepwise: Recoding, budget: int, effort: Effort) -> Recoding:
@@ -328,7 +328,7 @@ def _no_worse_than_one_vector(domain: FullDomain, stepwise: Recoding, budget: in
     if lattice_size(domain.floors) > MOST_ENUMERATED:
         return stepwise
 
-    def check(levels: tuple[int, ...]) -> Verdict:
+    def check(levels: tuple[int, ...]) -> NodeCheck:
         return domain.judge(np.array(levels), budget)
 
     searched = search(domain.floors, check, Effort(deadline=effort.deadline), known=stepwise.loss)
@@ -353,7 +353,7 @@ def _choices(floors: list[np.ndarray], effort: Effort) -> list[np.ndarray]:
     return thin_levels(floors, effort.most_checked or MOST_STEPWISE)
 
 
-def _recode_mixed(domain: FullDomain, budget: int, effort: Effort, least_share: float) -> Found:
+def _recode_mixed(domain: FullDomain, budget: int, effort: Effort, least_share: float) -> FlashResult:
     """Local recoding for every promising choice of the levels of numbers; from one choice to the best beside it."""
     fixed = [j for j, column in enumerate(domain.table.quasi) if column.attribute.kind != "nominal"]
     tops = domain.tops
@@ -386,7 +386,7 @@ def _recode_mixed(domain: FullDomain, budget: int, effort: Effort, least_share: 
     current = current._replace(
         n_checked=n_checked, complete=current.complete and lattice_size(choices) == lattice_size(nominal)
     )
-    return Found(current, None, (n_choices - len(outcomes)) * per_choice, _only_top(domain, choices))
+    return FlashResult(current, None, (n_choices - len(outcomes)) * per_choice, _only_top(domain, choices))
 
 
 def _recode_with_fixed(

@@ -21,12 +21,12 @@ from shoal._kernels.guard import Guard
 from shoal._kernels.merging import merge_runs
 from shoal.anonymizers._base import Anonymizer, check_threads
 from shoal.anonymizers._curve import Grid, Halving, keys_of, lay_grid, least_telling_first, sort_rows
+from shoal.data.schema import Schema
+from shoal.data.table import Missing, Table, encode
 from shoal.errors import GuaranteeWarning, ShoalError
-from shoal.growth import Cuts, count_threads
-from shoal.partition import measure_geometry, pack_rows
-from shoal.privacy import PrivacyModel
-from shoal.schema import Schema
-from shoal.table import Missing, Table, encode
+from shoal.partition.cut_tree import Cuts, count_threads
+from shoal.partition.geometry import measure_geometry, pack_rows
+from shoal.privacy.models import PrivacyModel
 
 SPACINGS = ("frequency", "position", "rank")
 PLACES = 32

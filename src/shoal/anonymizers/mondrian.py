@@ -13,11 +13,11 @@ from shoal._kernels import groups
 from shoal._kernels import mondrian as kernel
 from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer, check_threads
+from shoal.data.schema import Schema
+from shoal.data.table import Missing, Table
 from shoal.errors import GuaranteeWarning, ShoalError
-from shoal.growth import Cuts, Rule, asked_of, count_threads, grow_cuts, make_task
-from shoal.privacy import PrivacyModel
-from shoal.schema import Schema
-from shoal.table import Missing, Table
+from shoal.partition.cut_tree import CutRule, Cuts, asked_of, count_threads, grow_cuts, make_task
+from shoal.privacy.models import PrivacyModel
 
 
 class Mondrian(Anonymizer):
@@ -103,7 +103,7 @@ class Mondrian(Anonymizer):
         task = make_task(table, smallest, sets=self.recoding == "set", by_width=self.prefer == "width")
         ties = guard.sensitive if self.mode == "relaxed" else None
         self._cuts, leaf_starts = grow_cuts(
-            task, asked_of(guard), count_threads(self.n_jobs, table.n_rows), Rule(ties=ties)
+            task, asked_of(guard), count_threads(self.n_jobs, table.n_rows), CutRule(ties=ties)
         )
         labels = np.empty(table.n_rows, np.int32)
         groups.label_rows(task.rows.order, leaf_starts, labels)

@@ -10,26 +10,19 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from shoal import frames
 from shoal._kernels import groups as grouping
-from shoal._kernels.boxes import Tree, descend
+from shoal._kernels.boxes import BoxCuts, descend
 from shoal._kernels.geometry import TREE, Geometry
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import (
-    Anonymizer,
-    Job,
-    check_threads,
-    random_source,
-    require_released_groups,
-)
+from shoal.anonymizers._base import Anonymizer, PartitionInput, check_threads, random_source, require_released_groups
 from shoal.anonymizers._delta import Delta, handed_out
 from shoal.anonymizers._incremental import (
     Asked,
     Change,
-    Judge,
-    Kept,
-    Parts,
-    Rules,
+    GroupRules,
+    GroupRulesCheck,
+    GroupsToCut,
+    ReleaseState,
     broken_rule,
     left_over,
     no_way,
@@ -38,15 +31,16 @@ from shoal.anonymizers._incremental import (
     rearrange,
     require_enough,
 )
-from shoal.boxes import Boxes, FrameStore, alike, longer
+from shoal.data import frames
+from shoal.data.schema import Schema
+from shoal.data.table import TOP, Missing, Table
+from shoal.data.vocabulary import Vocabulary, key_tables
 from shoal.errors import GuaranteeError, ShoalError
-from shoal.growth import PACKED, Cuts, asked_of, count_threads, grow_cuts, grow_parts, make_task
-from shoal.guards import make_guard
-from shoal.privacy import KAnonymity, PrivacyModel, check_constraints
-from shoal.recoding import build_groups, recode
-from shoal.schema import Schema
-from shoal.table import TOP, Missing, Table
-from shoal.vocabulary import Vocabulary, key_tables
+from shoal.partition.box_tree import BoxPartition, FrameStore, alike, longer
+from shoal.partition.cut_tree import PACKED, Cuts, asked_of, count_threads, grow_cuts, grow_parts, make_task
+from shoal.partition.recoding import build_groups, recode
+from shoal.privacy.models import KAnonymity, PrivacyModel, check_constraints
+from shoal.privacy.rules import make_guard
 
 
 class RPlusTree(Anonymizer):
@@ -135,7 +129,7 @@ class RPlusTree(Anonymizer):
 
     _holds_rows = ("_frame",)
     _frame: nw.DataFrame[Any] | None
-    _kept: Kept | None
+    _kept: ReleaseState | None
 
     def insert(self, X: Any) -> Delta:
         """Add rows to the table, and change what is released for their groups alone.
@@ -259,7 +253,7 @@ class RPlusTree(Anonymizer):
         keys = np.column_stack([table[codes[:, j]] for j, table in enumerate(tables)])
         cuts, labels = self._cuts, np.empty(len(codes), np.int32)
         low, high = cuts.rule
-        descend(Tree(cuts.attribute, low, high, cuts.left, cuts.right, parent=cuts.left), keys, labels)
+        descend(BoxCuts(cuts.attribute, low, high, cuts.left, cuts.right, parent=cuts.left), keys, labels)
         return labels
 
     def _cuts_in_use(self) -> Cuts:
@@ -270,7 +264,7 @@ class RPlusTree(Anonymizer):
         check_threads(self.n_jobs)
 
     def _asked(self) -> Asked:
-        rules = Rules((KAnonymity(self.k), *check_constraints(self.constraints)), self.schema_, self.missing)
+        rules = GroupRules((KAnonymity(self.k), *check_constraints(self.constraints)), self.schema_, self.missing)
         names = ("schema", "k", "recoding", "suppression", "missing")
         return Asked(rules, {name: getattr(self, name) for name in names})
 
@@ -281,7 +275,7 @@ class RPlusTree(Anonymizer):
         frame = frames.open_frame(X)
         return len(frame) == 0 and list(frame.columns) == self._names
 
-    def _open_kept(self) -> Kept:
+    def _open_kept(self) -> ReleaseState:
         """What is needed to change the release; made when it is first asked for."""
         self._require_rows()
         self._fitted.require_same(self._asked())
@@ -298,17 +292,17 @@ class RPlusTree(Anonymizer):
             assert self._frame is not None
             n_groups = len(self._groups)
             vocabulary = Vocabulary.of(self._columns, self._frame)
-            boxes, ids = Boxes(self._cuts, self._labels), np.arange(len(self._labels))
+            boxes, ids = BoxPartition(self._cuts, self._labels), np.arange(len(self._labels))
             rows, released = FrameStore(self._frame), FrameStore(self._groups)
-            return Kept(rows, ids, len(ids), vocabulary, boxes, released, np.arange(n_groups))
+            return ReleaseState(rows, ids, len(ids), vocabulary, boxes, released, np.arange(n_groups))
         return self._kept
 
-    def _change(self, kept: Kept, new: np.ndarray, gone: np.ndarray) -> Delta:
+    def _change(self, kept: ReleaseState, new: np.ndarray, gone: np.ndarray) -> Delta:
         """Make a change, or raise an error and leave everything as it was."""
         rules, boxes = self._fitted.rules, kept.boxes
         n_left = boxes.n_present + len(new) - len(gone)
         require_enough(rules, kept, new, gone)
-        judge = Judge(rules, kept.rows)
+        judge = GroupRulesCheck(rules, kept.rows)
         if judge.compares:
             judge.look_at(left_over(boxes, new, gone))
         try:
@@ -327,7 +321,7 @@ class RPlusTree(Anonymizer):
         self._frame, self._labels = None, self._labels[:0]
         return delta
 
-    def _cut_anew(self, kept: Kept, judge: Judge, parts: Parts) -> Change:
+    def _cut_anew(self, kept: ReleaseState, judge: GroupRulesCheck, parts: GroupsToCut) -> Change:
         """Cut groups that took part, as far as they can be, and decide what each is released as."""
         rules, frame = judge.rules, kept.rows.take(parts.rows)
         sensitive, members = rules.table(frame)
@@ -348,16 +342,16 @@ class RPlusTree(Anonymizer):
     ) -> nw.DataFrame[Any]:
         random = random_source(self.random_state) if self.recoding == "sample" else None
         guard = make_guard((), table)
-        classes = self._classes_of(Job(frame, table, members, (), guard, 1), None)
+        classes = self._classes_of(PartitionInput(frame, table, members, (), guard, 1), None)
         return build_groups(frame, recode(table, labels, self.recoding, members, random, classes))
 
-    def _require_kept(self, change: Change, judge: Judge) -> None:
+    def _require_kept(self, change: Change, judge: GroupRulesCheck) -> None:
         """Count once more, without what the cuts were made by."""
         if judge.compares:
             rows, groups, labels = change.whole(judge.places)
             table, members = judge.rules.table(rows)
             guard = make_guard((), table)
-            job = Job(rows, table, members, judge.rules.constraints, guard, judge.rules.smallest)
+            job = PartitionInput(rows, table, members, judge.rules.constraints, guard, judge.rules.smallest)
             require_released_groups(job, labels, groups)
             return
         broken = broken_rule(judge.rules, change.frame, change.labels)

@@ -17,13 +17,13 @@ from shoal._kernels import sangreea_tree
 from shoal._kernels.guard import Guard
 from shoal._kernels.sangreea_space import Space
 from shoal.anonymizers._base import Anonymizer, check_seed
-from shoal.clusters import Clustering, codes_of, measure_space, weights_of
+from shoal.data.schema import Schema
+from shoal.data.table import Missing, Table
 from shoal.errors import GuaranteeWarning, ShoalError
-from shoal.guards import membership, released_rows
-from shoal.networks import Network, cluster_graph, read_network, structural_loss, weigh_links
-from shoal.privacy import PrivacyModel
-from shoal.schema import Schema
-from shoal.table import Missing, Table
+from shoal.partition.clusters import Clustering, codes_of, measure_space, weights_of
+from shoal.partition.networks import Network, cluster_graph, read_network, structural_loss, weigh_links
+from shoal.privacy.models import PrivacyModel
+from shoal.privacy.rules import membership, released_rows
 
 
 class SaNGreeA(Anonymizer):

@@ -21,7 +21,7 @@ STRENGTH = 5.0
 """What holds boosting back where rows are few: as much as twenty rows of which nothing is known."""
 
 
-class Lesson(NamedTuple):
+class CountedRows(NamedTuple):
     """Different rows, and how many members and how many others look like each."""
 
     rows: np.ndarray
@@ -39,7 +39,7 @@ class Lesson(NamedTuple):
 class Learner(Protocol):
     """Learns from a lesson, and says of other rows how likely they are members."""
 
-    def __call__(self, lesson: Lesson, asked: np.ndarray, seed: int) -> np.ndarray: ...
+    def __call__(self, lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray: ...
 
 
 def learn(learner: Learner, view: np.ndarray, is_member: np.ndarray, asked: np.ndarray, seed: int) -> np.ndarray:
@@ -48,7 +48,7 @@ def learn(learner: Learner, view: np.ndarray, is_member: np.ndarray, asked: np.n
     seen, unseen = _bins(view, tops), _bins(asked, tops)
     labels, first = groups.group_rows(seen)
     members = np.bincount(labels[is_member], minlength=len(first))
-    lesson = Lesson(seen[first].astype(float), members, np.bincount(labels, minlength=len(first)) - members)
+    lesson = CountedRows(seen[first].astype(float), members, np.bincount(labels, minlength=len(first)) - members)
     labels, first = groups.group_rows(unseen)
     return learner(lesson, unseen[first].astype(float), seed)[labels]
 
@@ -68,7 +68,7 @@ def _bins(view: np.ndarray, tops: list[np.ndarray]) -> np.ndarray:
     return bins
 
 
-def forest(lesson: Lesson, asked: np.ndarray, seed: int) -> np.ndarray:
+def forest(lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray:
     """Trees on rows drawn with replacement."""
     random = np.random.default_rng(seed)
     rows, label, weight = lesson.by_class()
@@ -85,17 +85,17 @@ def forest(lesson: Lesson, asked: np.ndarray, seed: int) -> np.ndarray:
     return total / N_TREES
 
 
-def boosting(lesson: Lesson, asked: np.ndarray, seed: int) -> np.ndarray:
+def boosting(lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray:
     """Boosted trees."""
     return _boost(lesson, asked, seed, learning_rate=0.3, max_iter=30)
 
 
-def slow_boosting(lesson: Lesson, asked: np.ndarray, seed: int) -> np.ndarray:
+def slow_boosting(lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray:
     """Boosted trees in more and smaller steps, where there is much to look at."""
     return _boost(lesson, asked, seed, learning_rate=0.05, max_iter=100)
 
 
-def _boost(lesson: Lesson, asked: np.ndarray, seed: int, *, learning_rate: float, max_iter: int) -> np.ndarray:
+def _boost(lesson: CountedRows, asked: np.ndarray, seed: int, *, learning_rate: float, max_iter: int) -> np.ndarray:
     rows, label, weight = lesson.by_class()
     fewest = max(round(20 * len(weight) / weight.sum()), 1)
     model = HistGradientBoostingClassifier(

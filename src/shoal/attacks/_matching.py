@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from shoal import frames
 from shoal._kernels import groups
 from shoal._kernels.matching import Ends, Runs
+from shoal.data import frames
+from shoal.data.schema import Attribute, Schema, require_schema
+from shoal.data.table import MISSING_LABEL, TOP, Column, encode_column
+from shoal.data.value_text import plain_text, positions_of
 from shoal.errors import DataError
-from shoal.notation import plain_text, positions_of
-from shoal.schema import Attribute, Schema, require_schema
-from shoal.table import MISSING_LABEL, TOP, Column, encode_column
 
 _DASH = re.compile(r"(-?\d+(?:\.\d+)?)\s*[-–]\s*(-?\d+(?:\.\d+)?)")
 _BRACKETS = re.compile(r"[\[(\]].*, .*[\])\[]")

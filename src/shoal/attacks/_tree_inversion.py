@@ -10,11 +10,11 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from shoal import frames
-from shoal.attacks._answers import call_model, probabilities_of
-from shoal.attacks._trees import quick
+from shoal.attacks.answers import call_model, probabilities_of
+from shoal.attacks.trees import quick
+from shoal.data import frames
+from shoal.data.frames import Factor
 from shoal.errors import DataError, ShoalError
-from shoal.frames import Factor
 
 SMOOTHING = 0.5
 """Rows that every cell of a confusion matrix is taken to have in advance: what was never seen may still happen."""
@@ -71,7 +71,7 @@ def measure_residuals(said: np.ndarray, labels: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ModelRows:
     """Rows as a model takes them: a table of any library, or an array."""
 
     data: nw.DataFrame[Any] | np.ndarray
@@ -91,9 +91,9 @@ class Rows:
             return [f"column {j}" for j in range(self.data.shape[1])]
         return list(self.data.columns)
 
-    def take(self, rows: np.ndarray) -> Rows:
+    def take(self, rows: np.ndarray) -> ModelRows:
         """Some of the rows."""
-        return Rows(self.data[rows] if isinstance(self.data, np.ndarray) else frames.take_rows(self.data, rows))
+        return ModelRows(self.data[rows] if isinstance(self.data, np.ndarray) else frames.take_rows(self.data, rows))
 
     def factor(self, column: int) -> Factor:
         """A column as codes and values."""
@@ -102,7 +102,7 @@ class Rows:
             return frames.factorize(frames.from_array(self.data[:, [column]], [name])[name])
         return frames.factorize(self.data[:, column])
 
-    def filled(self, column: int, donor: Rows, row: int) -> Any:
+    def filled(self, column: int, donor: ModelRows, row: int) -> Any:
         """These rows, all with the value in one column that a row of this or another table has there."""
         if isinstance(self.data, np.ndarray):
             array = self.data.copy()
@@ -115,11 +115,11 @@ class Rows:
         return frames.replace_columns(self.data, {own.name: same}).to_native()
 
 
-Donor = tuple[Rows, int]
+Donor = tuple[ModelRows, int]
 """A table, and the number of a row in it that has the value that is tried."""
 
 
-def open_alike(members: Any, controls: Any) -> tuple[Rows, Rows]:
+def open_alike(members: Any, controls: Any) -> tuple[ModelRows, ModelRows]:
     """Both tables, of one library and with the same columns in the same order."""
     kinds = [frames.is_frame(data) for data in (members, controls)]
     if kinds[0] != kinds[1]:
@@ -133,10 +133,10 @@ def open_alike(members: Any, controls: Any) -> tuple[Rows, Rows]:
     for name in (*one.columns, *other.columns):
         if name not in one.columns or name not in other.columns:
             raise DataError(f"Column {name!r} is only in one of members and controls: pass the same columns in both.")
-    return Rows(one), Rows(other.select(one.columns))
+    return ModelRows(one), ModelRows(other.select(one.columns))
 
 
-def _open_arrays(members: Any, controls: Any) -> tuple[Rows, Rows]:
+def _open_arrays(members: Any, controls: Any) -> tuple[ModelRows, ModelRows]:
     arrays = []
     for data, who in zip((members, controls), WHO, strict=True):
         array = np.asarray(data)
@@ -147,10 +147,10 @@ def _open_arrays(members: Any, controls: Any) -> tuple[Rows, Rows]:
     if one.shape[1] != other.shape[1]:
         raise DataError(f"members has {one.shape[1]} columns, controls {other.shape[1]}: pass the same in both.")
     dtype = np.result_type(one, other)
-    return Rows(one.astype(dtype, copy=False)), Rows(other.astype(dtype, copy=False))
+    return ModelRows(one.astype(dtype, copy=False)), ModelRows(other.astype(dtype, copy=False))
 
 
-def find_column(feature: str | int, rows: Rows) -> int:
+def find_column(feature: str | int, rows: ModelRows) -> int:
     """The position of a feature that is given by name or position."""
     names = rows.names
     if isinstance(feature, str) and feature in names:
@@ -162,7 +162,7 @@ def find_column(feature: str | int, rows: Rows) -> int:
     )
 
 
-def merge(members: Rows, controls: Rows, column: int) -> Factor:
+def merge(members: ModelRows, controls: ModelRows, column: int) -> Factor:
     """A column of members and of controls as one."""
     one, other, name = members.factor(column), controls.factor(column), members.names[column]
     filled = [factor for factor in (one, other) if len(factor.values)] or [one]
@@ -180,7 +180,7 @@ def _positions(some: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.searchsorted(values, some) if len(some) else np.empty(0, np.intp)
 
 
-def find_donors(parts: tuple[Rows, Rows], codes: np.ndarray, values: np.ndarray) -> list[list[Donor]]:
+def find_donors(parts: tuple[ModelRows, ModelRows], codes: np.ndarray, values: np.ndarray) -> list[list[Donor]]:
     """For each value a row that has it in each table; in the other one if none has."""
     n = len(parts[0])
     rows = []
@@ -269,7 +269,7 @@ def require_present(values: np.ndarray, what: str) -> np.ndarray:
 
 
 def try_values(
-    function: Callable[[Any], np.ndarray], parts: Sequence[Rows], column: int, donors: Sequence[Sequence[Donor]]
+    function: Callable[[Any], np.ndarray], parts: Sequence[ModelRows], column: int, donors: Sequence[Sequence[Donor]]
 ) -> np.ndarray:
     """What a function of rows says of each row with each value (n, values): one call a table and value, none a row."""
     said = []

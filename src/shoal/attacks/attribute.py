@@ -17,12 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from shoal.attacks._result import AttackResult
 from shoal.attacks._tree_inversion import (
     WHO,
     Donor,
+    ModelRows,
     Oracle,
-    Rows,
     count_errors,
     find_column,
     find_donors,
@@ -36,11 +35,12 @@ from shoal.attacks._tree_inversion import (
     weigh_leaves,
     weigh_residuals,
 )
-from shoal.attacks._trees import find_trees, sum_leaves
+from shoal.attacks.results import AttackResult
+from shoal.attacks.trees import find_trees, sum_leaves
+from shoal.data.frames import Factor
 from shoal.errors import DataError, ShoalError, reason
-from shoal.frames import Factor
 from shoal.intervals import Interval, paired_difference, share_interval, share_right
-from shoal.models._estimators import StoppingMLPClassifier
+from shoal.models.estimators import StoppingMLPClassifier
 
 ATTACKS = {
     "ideal": "the other features",
@@ -143,7 +143,7 @@ class _Scene(NamedTuple):
     """What is guessed of which rows, and from which the adversary learns; rows are members first, then controls."""
 
     name: str
-    parts: tuple[Rows, Rows]
+    parts: tuple[ModelRows, ModelRows]
     column: int
     truth: np.ndarray
     """The number of each row's value among those that the adversary has met; -1 of others."""

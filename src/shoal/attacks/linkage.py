@@ -31,10 +31,10 @@ from shoal.attacks._matching import (
     stack_codes,
 )
 from shoal.attacks._predicates import count_singled, draw_predicates, random_predicates, rare_predicates
-from shoal.attacks._result import AttackResult, difference
+from shoal.attacks.results import AttackResult, difference
+from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.intervals import Interval, exactly, share_interval, share_right
-from shoal.schema import Schema
 
 TOLERANCE = 0.05
 """A number is guessed right if it is no further off than this part of it."""

@@ -11,15 +11,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
-from shoal import frames
 from shoal._kernels import groups
 from shoal.attacks import _learners as learners
-from shoal.attacks import _references as references
-from shoal.attacks._answers import Answers, Asking, n_rows_of, plan_asking
+from shoal.attacks import references as references
 from shoal.attacks._branched_network import BranchedNetwork
-from shoal.attacks._references import References
-from shoal.attacks._result import AttackResult, best_threshold, judge_two_groups
-from shoal.attacks._trees import quick
+from shoal.attacks.answers import Answers, Asking, n_rows_of, plan_asking
+from shoal.attacks.references import References
+from shoal.attacks.results import AttackResult, best_threshold, judge_two_groups
+from shoal.attacks.trees import quick
+from shoal.data import frames
 from shoal.errors import DataError, ShoalError
 
 FEWEST_ROWS = 20

@@ -11,10 +11,10 @@ import numpy as np
 from shoal._kernels import groups
 from shoal._kernels import matching as kernel
 from shoal.attacks._matching import Compared, distinct, open_tables, runs_of, stack_cells, stack_codes
-from shoal.attacks._result import AttackResult
+from shoal.attacks.results import AttackResult
+from shoal.data.schema import Schema, require_schema
 from shoal.errors import DataError, SchemaError
 from shoal.intervals import exactly, paired_difference, share_right
-from shoal.schema import Schema, require_schema
 
 
 class Reidentification(NamedTuple):

@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from shoal import frames
+from shoal.attacks.query_errors import privacy_errors
+from shoal.data import frames
 from shoal.errors import DataError, ShoalError, reason
 from shoal.intervals import Interval, ratio_interval, share_right
-from shoal.models._estimators import StoppingMLPClassifier, StoppingMLPRegressor
-from shoal.query_errors import privacy_errors
+from shoal.models.estimators import StoppingMLPClassifier, StoppingMLPRegressor
 
 Task = Literal["numbers", "classes"]
 LEARNERS = "linear", "boosting", "network"

@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from shoal import frames
 from shoal._kernels import cleaning
-from shoal.cleaners._bounds import Bounds, read_bounds
+from shoal.cleaners._bounds import ValueBounds, read_bounds
+from shoal.data import frames
 from shoal.errors import DataError, GuaranteeError, GuaranteeWarning, ShoalError
 from shoal.linear_stages import LinearStage, is_trained, read_linear_stage
 
@@ -99,7 +99,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         free = ~self.kept_
         columns = None if rows is None else rows.numbers
         self.reference_ = self._find_reference(columns)
-        self._bounds: Bounds | None = read_bounds(self.bounds, self._names(), free, columns)
+        self._bounds: ValueBounds | None = read_bounds(self.bounds, self._names(), free, columns)
         matrix = self.stage_.matrix[free]
         spreads = find_spreads(matrix, columns)
         lengths = None if columns is None else spreads + np.abs(self.reference_[free])
@@ -198,7 +198,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return np.maximum(np.sqrt(budgets) - lost, 0.0) ** 2
 
     def _fit_into_bounds(
-        self, bounds: Bounds, rows: np.ndarray, own: np.ndarray, found: np.ndarray, start: int
+        self, bounds: ValueBounds, rows: np.ndarray, own: np.ndarray, found: np.ndarray, start: int
     ) -> None:
         """Replace rows that are out of bounds by those of the same coordinates that are within."""
         out = np.flatnonzero(((found < bounds.low) | (found > bounds.high)).any(axis=1))
@@ -342,7 +342,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
                 f"reference={_short(given)} is no row of {self.n_features_in_} numbers: pass one, mean or zero."
             ) from None
 
-    def _read_rows(self, X: Any, *, fitting: bool) -> Rows:
+    def _read_rows(self, X: Any, *, fitting: bool) -> QueryRows:
         if frames.is_frame(X):
             return self._read_frame(frames.open_frame(X), fitting=fitting)
         array = validate_data(self, X, reset=fitting, dtype=FLOATS, ensure_all_finite=False)
@@ -360,7 +360,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         self.n_features_in_ = n_features
         return self._find_kept()
 
-    def _read_frame(self, frame: Any, *, fitting: bool) -> Rows:
+    def _read_frame(self, frame: Any, *, fitting: bool) -> QueryRows:
         frames.require_rows(frame)
         if fitting:
             names = self.stage_.names or tuple(frame.columns)
@@ -393,7 +393,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return tags
 
 
-class Rows:
+class QueryRows:
     """Rows that are cleaned: their numbers, the kept features left out."""
 
     numbers: np.ndarray
@@ -403,7 +403,7 @@ class Rows:
         """The rows as they came, with other numbers."""
 
 
-class ArrayRows(Rows):
+class ArrayRows(QueryRows):
     """Rows of an array."""
 
     def __init__(self, numbers: np.ndarray, array: np.ndarray, kept: np.ndarray) -> None:
@@ -420,7 +420,7 @@ class ArrayRows(Rows):
         return replaced
 
 
-class FrameRows(Rows):
+class FrameRows(QueryRows):
     """Rows of a table."""
 
     def __init__(self, numbers: np.ndarray, frame: Any, names: list[str]) -> None:

@@ -10,23 +10,25 @@ import numpy as np
 from shoal.errors import ShoalError
 
 
-class Bounds(NamedTuple):
+class ValueBounds(NamedTuple):
     """Lowest and highest values of the features that may be changed."""
 
     low: np.ndarray
     high: np.ndarray
 
-    def inward(self, dtype: Any) -> Bounds:
+    def inward(self, dtype: Any) -> ValueBounds:
         """Bounds that hold after rounding to a type of less precision, too."""
         if dtype == np.float64:
             return self
         low, high = self.low.astype(dtype), self.high.astype(dtype)
         low = np.where(low < self.low, np.nextafter(low, np.array(np.inf, dtype)), low)
         high = np.where(high > self.high, np.nextafter(high, np.array(-np.inf, dtype)), high)
-        return Bounds(low.astype(float), np.maximum(high, low).astype(float))
+        return ValueBounds(low.astype(float), np.maximum(high, low).astype(float))
 
 
-def read_bounds(given: Any, names: Sequence[str] | None, free: np.ndarray, rows: np.ndarray | None) -> Bounds | None:
+def read_bounds(
+    given: Any, names: Sequence[str] | None, free: np.ndarray, rows: np.ndarray | None
+) -> ValueBounds | None:
     """Read bounds as people give them: ``"seen"``, a pair, or a pair for each of some features."""
     if given is None:
         return None
@@ -48,7 +50,7 @@ def read_bounds(given: Any, names: Sequence[str] | None, free: np.ndarray, rows:
         at = int(crossed.argmax())
         name = names[at] if names is not None else at
         raise ShoalError(f"The bounds of {name!r}, {low[at]:g} and {high[at]:g}, leave no value: mend them.")
-    return Bounds(low[free], high[free])
+    return ValueBounds(low[free], high[free])
 
 
 def _find(feature: Any, names: Sequence[str] | None, n_features: int) -> int:

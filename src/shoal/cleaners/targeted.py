@@ -11,8 +11,8 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from shoal import frames
 from shoal.cleaners._base import Cleaner, Coding, View
+from shoal.data import frames
 from shoal.errors import DataError, ShoalError
 from shoal.linear_stages import is_trained, read_linear_stage
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from shoal import __version__
-from shoal.cli import _models, _overview, _releases
+from shoal.cli import models, overview, releases
 from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
 
 app = typer.Typer(
@@ -100,17 +100,17 @@ def _root(
 
 
 for _command in (
-    _releases.inspect,
-    _releases.anonymize,
-    _releases.check,
-    _models.protect,
-    _models.train,
-    _models.clean,
-    _models.audit,
-    _models.frontier,
-    _overview.studio,
-    _overview.methods,
-    _overview.datasets,
-    _overview.demo,
+    releases.inspect,
+    releases.anonymize,
+    releases.check,
+    models.protect,
+    models.train,
+    models.clean,
+    models.audit,
+    models.frontier,
+    overview.studio,
+    overview.methods,
+    overview.datasets,
+    overview.demo,
 ):
     app.command()(_command)

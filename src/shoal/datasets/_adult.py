@@ -15,8 +15,8 @@ from shoal.errors import DataError
 if TYPE_CHECKING:
     import polars
 
-    from shoal.hierarchy import Hierarchy
-    from shoal.schema import Schema
+    from shoal.data.hierarchy.hierarchy import Hierarchy
+    from shoal.data.schema import Schema
 
 Trees = Literal["sangreea", "arx", "shoal"]
 
@@ -133,7 +133,7 @@ def _prepared(parts: Sequence[polars.DataFrame], drop_missing: bool, binary_coun
 
 
 def _schema(names: Sequence[str], hierarchies: Trees | None, binary_country: bool, others: bool) -> Schema:
-    from shoal.schema import Attribute, Schema
+    from shoal.data.schema import Attribute, Schema
 
     roles = dict.fromkeys(names, "quasi")
     if others:
@@ -153,7 +153,7 @@ def _schema(names: Sequence[str], hierarchies: Trees | None, binary_country: boo
 
 
 def _hierarchy(name: str, source: Trees | None, binary_country: bool) -> Hierarchy | None:
-    from shoal.hierarchy import Hierarchy
+    from shoal.data.hierarchy.hierarchy import Hierarchy
 
     binary = binary_country and name == "native-country"
     if source == "sangreea" and name in SANGREEA:

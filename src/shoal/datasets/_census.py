@@ -22,7 +22,7 @@ from shoal.errors import DataError
 if TYPE_CHECKING:
     import polars
 
-    from shoal.schema import Schema
+    from shoal.data.schema import Schema
 
 Codes = npt.NDArray[Any]
 
@@ -297,8 +297,8 @@ def _to_polars(columns: Mapping[str, Codes]) -> polars.DataFrame:
 @cache
 def census_schema() -> Schema:
     """Roles, kinds and hierarchies of the census."""
-    from shoal.hierarchy import Hierarchy
-    from shoal.schema import Attribute, Schema
+    from shoal.data.hierarchy.hierarchy import Hierarchy
+    from shoal.data.schema import Attribute, Schema
 
     roles = {"person-id": "identifier", "hours-per-week": "other", "capital-gain": "other", "condition": "sensitive"}
     kinds = {"age": "numeric", "hours-per-week": "numeric", "capital-gain": "numeric"}

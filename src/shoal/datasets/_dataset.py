@@ -9,7 +9,7 @@ from shoal.errors import DataError
 if TYPE_CHECKING:
     import polars
 
-    from shoal.schema import Schema
+    from shoal.data.schema import Schema
 
 FrameKind = Literal["polars", "pandas", "pyarrow"]
 
@@ -36,7 +36,7 @@ def check_choice(option: str, value: object, choices: tuple[object, ...]) -> Non
 
 def convert(frame: polars.DataFrame, kind: FrameKind) -> Any:
     """Return the same table in the library asked for."""
-    from shoal import frames
+    from shoal.data import frames
 
     try:
         return frames.convert(frame, kind)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from shoal.data.files import replacing
 from shoal.errors import DataError
-from shoal.files import replacing
 
 TIMEOUT = 30.0
 """Seconds a server may stay silent."""

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal.hierarchy import Hierarchy
+    from shoal.data.hierarchy.hierarchy import Hierarchy
 
 TREES: Mapping[str, Any] = {
     "workclass": {
@@ -87,6 +87,6 @@ TREES: Mapping[str, Any] = {
 @cache
 def embedded(name: str) -> Hierarchy:
     """The embedded hierarchy of a census attribute."""
-    from shoal.hierarchy import Hierarchy
+    from shoal.data.hierarchy.hierarchy import Hierarchy
 
     return Hierarchy.from_dict(TREES[name], name=name)

@@ -28,7 +28,7 @@ def fetch_location30(*, frame: FrameKind = "polars") -> Dataset:
     """
     import polars as pl
 
-    from shoal.schema import Attribute, Schema
+    from shoal.data.schema import Attribute, Schema
 
     check_kind(frame)
     places = [f"place-{number}" for number in range(1, N_PLACES + 1)]

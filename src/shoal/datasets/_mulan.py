@@ -93,7 +93,7 @@ def fetch_oes97(*, frame: FrameKind = "polars") -> Dataset:
 def _fetch(paths: list[str], n_labels: int, kind: str, frame: FrameKind) -> Dataset:
     import polars as pl
 
-    from shoal.schema import Attribute, Schema
+    from shoal.data.schema import Attribute, Schema
 
     check_kind(frame)
     table = pl.concat([read_arff(_files.read(path)) for path in paths])

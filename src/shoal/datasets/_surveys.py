@@ -11,7 +11,7 @@ from shoal.datasets._dataset import Dataset, FrameKind, check_choice, check_kind
 if TYPE_CHECKING:
     import polars
 
-    from shoal.hierarchy import Hierarchy
+    from shoal.data.hierarchy.hierarchy import Hierarchy
 
 NURSERY: Mapping[str, tuple[str, ...]] = {
     "parents": ("usual", "pretentious", "great_pret"),
@@ -59,7 +59,7 @@ def fetch_nursery(
     """
     import polars as pl
 
-    from shoal.schema import Attribute, Schema
+    from shoal.data.schema import Attribute, Schema
 
     check_kind(frame)
     check_choice("sensitive", sensitive, (*(name for name in NURSERY if name != "class"), None))
@@ -123,7 +123,7 @@ def fetch_gss(
     """
     import polars as pl
 
-    from shoal.schema import Attribute, Schema
+    from shoal.data.schema import Attribute, Schema
 
     check_kind(frame)
     table = pl.read_csv(_files.read("gss/GSShappiness.csv"), infer_schema=False).with_columns(
@@ -206,7 +206,7 @@ def fetch_loan(version: LoanVersion = "2007-2011", *, binary: bool = False, fram
     """
     import polars as pl
 
-    from shoal.schema import Attribute, Schema
+    from shoal.data.schema import Attribute, Schema
 
     check_kind(frame)
     check_choice("version", version, tuple(LOAN_FILES))
@@ -229,7 +229,7 @@ def fetch_loan(version: LoanVersion = "2007-2011", *, binary: bool = False, fram
 
 
 def _loan_hierarchy(name: str, table: polars.DataFrame) -> Hierarchy | None:
-    from shoal.hierarchy import Hierarchy
+    from shoal.data.hierarchy.hierarchy import Hierarchy
 
     if name == "purpose":
         return Hierarchy.from_dict(PURPOSES, name=name)

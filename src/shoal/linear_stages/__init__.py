@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from shoal.errors import DataError, ShoalError, reason
-from shoal.linear_stages._affine import Look, only_rescales
+from shoal.linear_stages._affine import StagePart, only_rescales
 from shoal.linear_stages._estimators import is_trained, look_at_estimator, names_of
 from shoal.linear_stages._onnx import look_at_onnx
 from shoal.linear_stages._torch import look_at_torch
@@ -86,7 +86,7 @@ def read_linear_stage(predictor: Any) -> LinearStage:
     return _read_matrix(predictor) if look is None else _finish(look, predictor, names)
 
 
-def _finish(look: Look, predictor: Any, names: tuple[str, ...] | None) -> LinearStage:
+def _finish(look: StagePart, predictor: Any, names: tuple[str, ...] | None) -> LinearStage:
     if look.affine is None or only_rescales(look.affine):
         raise ShoalError(
             f"{_describe(predictor)} does not begin with a linear stage, so nothing is known to be needless to it: "

@@ -20,7 +20,7 @@ class Affine(NamedTuple):
     """Inputs that outputs which are not linear come from."""
 
 
-class Look(NamedTuple):
+class StagePart(NamedTuple):
     """How a part of a predictor begins."""
 
     affine: Affine | None
@@ -29,7 +29,7 @@ class Look(NamedTuple):
     """Whether that is all it does, so that what follows it can be linear in its inputs too."""
 
 
-NOT_LINEAR = Look(None, complete=False)
+NOT_LINEAR = StagePart(None, complete=False)
 
 
 def combine(first: Affine, second: Affine) -> Affine:
@@ -39,16 +39,16 @@ def combine(first: Affine, second: Affine) -> Affine:
     return Affine(first.matrix @ second.matrix, offset, first.fixed | reaches)
 
 
-def follow(steps: Iterable[Look]) -> Look:
+def follow(steps: Iterable[StagePart]) -> StagePart:
     """Steps one after another, up to the first that is not linear."""
     found: Affine | None = None
     for step in steps:
         if step.affine is None:
-            return Look(found, complete=False)
+            return StagePart(found, complete=False)
         found = step.affine if found is None else combine(found, step.affine)
         if not step.complete:
-            return Look(found, complete=False)
-    return Look(found, complete=found is not None)
+            return StagePart(found, complete=False)
+    return StagePart(found, complete=found is not None)
 
 
 def scale_by(factor: Any, offset: Any, n: int) -> Affine:

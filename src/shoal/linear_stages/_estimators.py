@@ -23,8 +23,18 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import ShoalError
-from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, beside, combine, follow, multiply_by, scale_by, select
-from shoal.models._estimators import FrameEncoder
+from shoal.linear_stages._affine import (
+    NOT_LINEAR,
+    Affine,
+    StagePart,
+    beside,
+    combine,
+    follow,
+    multiply_by,
+    scale_by,
+    select,
+)
+from shoal.models.estimators import FrameEncoder
 
 
 def is_trained(predictor: Any) -> bool:
@@ -54,7 +64,7 @@ def names_of(part: Any) -> tuple[str, ...] | None:
     return found.pop() if found else None
 
 
-def look_at_estimator(part: Any, *, transforms: bool = False) -> Look:
+def look_at_estimator(part: Any, *, transforms: bool = False) -> StagePart:
     """How a trained estimator begins: what it predicts, or what it ``transforms`` rows into for a step behind it."""
     if not _is_as_published(part):
         return NOT_LINEAR
@@ -111,37 +121,37 @@ _SIDE_BY_SIDE = {
 """Models of several that each see the whole row."""
 
 
-def _look_at_coefficients(model: Any) -> Look:
+def _look_at_coefficients(model: Any) -> StagePart:
     matrix = model.coef_.toarray() if sparse.issparse(model.coef_) else np.asarray(model.coef_)
-    return Look(multiply_by(np.atleast_2d(matrix).T, getattr(model, "intercept_", None)), complete=False)
+    return StagePart(multiply_by(np.atleast_2d(matrix).T, getattr(model, "intercept_", None)), complete=False)
 
 
-def _look_at_pls(model: Any) -> Look:
+def _look_at_pls(model: Any) -> StagePart:
     matrix = np.asarray(model.coef_).T
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of features without names
         # It subtracts the means of its training rows, which it does not show.
         at_zero = np.asarray(model.predict(np.zeros((1, len(matrix))))).reshape(-1)
-    return Look(multiply_by(matrix, at_zero), complete=False)
+    return StagePart(multiply_by(matrix, at_zero), complete=False)
 
 
-def _look_at_network(network: Any) -> Look:
+def _look_at_network(network: Any) -> StagePart:
     layers = [multiply_by(*layer) for layer in zip(network.coefs_, network.intercepts_, strict=True)]
     hidden = layers if network.activation == "identity" else layers[:1]
-    return Look(reduce(combine, hidden), complete=False)
+    return StagePart(reduce(combine, hidden), complete=False)
 
 
-def _look_at_components(model: Any) -> Look:
+def _look_at_components(model: Any) -> StagePart:
     """PCA, truncated SVD and random projections."""
     matrix = model.components_.T
     matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix, float)
     if getattr(model, "whiten", False):
         matrix = matrix / np.maximum(np.sqrt(model.explained_variance_), np.finfo(float).eps)
     mean = getattr(model, "mean_", None)
-    return Look(multiply_by(matrix, None if mean is None else -mean @ matrix), complete=True)
+    return StagePart(multiply_by(matrix, None if mean is None else -mean @ matrix), complete=True)
 
 
-def _look_at_centring_scaler(scaler: Any) -> Look:
+def _look_at_centring_scaler(scaler: Any) -> StagePart:
     """StandardScaler, RobustScaler and MaxAbsScaler."""
     if getattr(scaler, "clip", False):
         return NOT_LINEAR
@@ -150,24 +160,24 @@ def _look_at_centring_scaler(scaler: Any) -> Look:
     scaled = getattr(scaler, "with_std", getattr(scaler, "with_scaling", True))
     factor = 1.0 / scaler.scale_ if scaled and scaler.scale_ is not None else 1.0
     offset = -center * factor if centred and center is not None else None
-    return Look(scale_by(factor, offset, scaler.n_features_in_), complete=True)
+    return StagePart(scale_by(factor, offset, scaler.n_features_in_), complete=True)
 
 
-def _look_at_ranges(scaler: MinMaxScaler) -> Look:
+def _look_at_ranges(scaler: MinMaxScaler) -> StagePart:
     if scaler.clip:
         return NOT_LINEAR
-    return Look(scale_by(scaler.scale_, scaler.min_, scaler.n_features_in_), complete=True)
+    return StagePart(scale_by(scaler.scale_, scaler.min_, scaler.n_features_in_), complete=True)
 
 
-def _look_at_selection(selector: Any) -> Look:
-    return Look(select(selector.get_support(indices=True), len(selector.get_support())), complete=True)
+def _look_at_selection(selector: Any) -> StagePart:
+    return StagePart(select(selector.get_support(indices=True), len(selector.get_support())), complete=True)
 
 
-def _look_at_function(transformer: Any) -> Look:
+def _look_at_function(transformer: Any) -> StagePart:
     return _unchanged(transformer) if transformer.func is None else NOT_LINEAR
 
 
-def _look_at_imputer(imputer: Any) -> Look:
+def _look_at_imputer(imputer: Any) -> StagePart:
     """Rows that are complete stay as they are."""
     marks = imputer.missing_values
     missing = marks is None or type(marks).__name__ == "NAType" or marks != marks  # NaN is not equal to itself
@@ -176,16 +186,16 @@ def _look_at_imputer(imputer: Any) -> Look:
     return _unchanged(imputer) if as_it_was else NOT_LINEAR
 
 
-def _unchanged(transformer: Any) -> Look:
-    return Look(scale_by(1.0, None, transformer.n_features_in_), complete=True)
+def _unchanged(transformer: Any) -> StagePart:
+    return StagePart(scale_by(1.0, None, transformer.n_features_in_), complete=True)
 
 
-def _look_at_frame_encoder(encoder: Any) -> Look:
+def _look_at_frame_encoder(encoder: Any) -> StagePart:
     coded = np.array([name in encoder.categories_ for name in encoder.columns])
-    return Look(scale_by(np.where(coded, 0.0, 1.0), None, len(coded))._replace(fixed=coded), complete=True)
+    return StagePart(scale_by(np.where(coded, 0.0, 1.0), None, len(coded))._replace(fixed=coded), complete=True)
 
 
-def _look_at_pipeline(pipeline: Any, *, transforms: bool) -> Look:
+def _look_at_pipeline(pipeline: Any, *, transforms: bool) -> StagePart:
     steps = [step for _, step in pipeline.steps]
     passed = [step is None or (isinstance(step, str) and step == "passthrough") for step in steps]
     return follow(
@@ -195,23 +205,23 @@ def _look_at_pipeline(pipeline: Any, *, transforms: bool) -> Look:
     )
 
 
-def _look_at_members(members: Iterable[Any]) -> Look:
+def _look_at_members(members: Iterable[Any]) -> StagePart:
     looks = [look_at_estimator(member) for member in members]
     if any(look.affine is None for look in looks):
         return NOT_LINEAR
-    return Look(beside([look.affine for look in looks if look.affine is not None]), complete=False)
+    return StagePart(beside([look.affine for look in looks if look.affine is not None]), complete=False)
 
 
-def _look_at_union(union: Any) -> Look:
+def _look_at_union(union: Any) -> StagePart:
     parts = [part for _, part in union.transformer_list if not isinstance(part, str)]
     looks = [look_at_estimator(part, transforms=True) for part in parts]
     known = len(looks) == len(union.transformer_list) and not union.transformer_weights
     if not known or not all(look.affine is not None and look.complete for look in looks):
         return NOT_LINEAR
-    return Look(beside([look.affine for look in looks if look.affine is not None]), complete=True)
+    return StagePart(beside([look.affine for look in looks if look.affine is not None]), complete=True)
 
 
-def _look_at_columns(transformer: Any) -> Look:
+def _look_at_columns(transformer: Any) -> StagePart:
     """Blocks of columns, each by itself; the inputs of those that are not linear are fixed."""
     n = transformer.n_features_in_
     n_outputs = max((part.stop for part in transformer.output_indices_.values()), default=0)
@@ -222,7 +232,7 @@ def _look_at_columns(transformer: Any) -> Look:
         if len(inputs) == 0 or (isinstance(part, str) and part == "drop"):
             continue
         passed = isinstance(part, str) and part == "passthrough"
-        unchanged = Look(scale_by(1.0, None, len(inputs)), complete=True)
+        unchanged = StagePart(scale_by(1.0, None, len(inputs)), complete=True)
         look = unchanged if passed else look_at_estimator(part, transforms=True)
         if look.affine is None or not look.complete:
             fixed[inputs] = True
@@ -231,7 +241,7 @@ def _look_at_columns(transformer: Any) -> Look:
         matrix[:, outputs] = sparse.csr_array(chosen.matrix).toarray()
         offset[outputs] = chosen.offset
         fixed |= chosen.fixed
-    return Look(Affine(sparse.csr_array(matrix), offset, fixed), complete=True)
+    return StagePart(Affine(sparse.csr_array(matrix), offset, fixed), complete=True)
 
 
 def _positions(columns: Any, transformer: Any) -> np.ndarray:
@@ -253,7 +263,7 @@ def _positions(columns: Any, transformer: Any) -> np.ndarray:
     return everything[chosen] if len(chosen) else everything[:0]
 
 
-_Looks = tuple[tuple[Any, Callable[[Any], Look]], ...]
+_Looks = tuple[tuple[Any, Callable[[Any], StagePart]], ...]
 _TRANSFORMERS: _Looks = (
     (ColumnTransformer, _look_at_columns),
     (FeatureUnion, _look_at_union),

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import DataError, ShoalError, reason
-from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, combine, multiply_by, scale_by, select
+from shoal.linear_stages._affine import NOT_LINEAR, Affine, StagePart, combine, multiply_by, scale_by, select
 
 FLOATS = (1, 11)
 """How ONNX numbers the types float and double; half of them would round what passes."""
 
 
-def look_at_onnx(model: Any) -> Look:
+def look_at_onnx(model: Any) -> StagePart:
     """How a graph begins: the nodes after its one input, as long as each is linear and the only one that sees it."""
     onnx = _import_onnx()
     if not isinstance(model, onnx.ModelProto):
@@ -34,7 +34,7 @@ def look_at_onnx(model: Any) -> Look:
     return _follow(onnx, graph, constants, inputs[0])
 
 
-def _follow(onnx: Any, graph: Any, constants: dict[str, Any], source: Any) -> Look:
+def _follow(onnx: Any, graph: Any, constants: dict[str, Any], source: Any) -> StagePart:
     dimensions = source.type.tensor_type.shape.dim
     n = dimensions[-1].dim_value if len(dimensions) else 0
     name, found = source.name, None
@@ -44,11 +44,11 @@ def _follow(onnx: Any, graph: Any, constants: dict[str, Any], source: Any) -> Lo
         alone = len(readers) == 1 and name not in shown
         step = _step(onnx, readers[0], name, constants, n) if alone else None
         if step is None:
-            return NOT_LINEAR if found is None else Look(found, complete=False)
+            return NOT_LINEAR if found is None else StagePart(found, complete=False)
         found = step if found is None else combine(found, step)
         name, n = readers[0].output[0], len(step.offset)
         if readers[0].op_type in _LAST:
-            return Look(found, complete=False)
+            return StagePart(found, complete=False)
 
 
 def _reads(onnx: Any, node: Any, name: str) -> bool:

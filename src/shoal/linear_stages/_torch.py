@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import ShoalError
-from shoal.linear_stages._affine import NOT_LINEAR, Affine, Look, follow, multiply_by, scale_by
+from shoal.linear_stages._affine import NOT_LINEAR, Affine, StagePart, follow, multiply_by, scale_by
 
 
-def look_at_torch(module: Any) -> Look:
+def look_at_torch(module: Any) -> StagePart:
     """How a network begins: linear layers one after another, and batch normalisation as it is when not training."""
     torch = sys.modules["torch"]
     _require_plain(module)
     if type(module) is torch.nn.Linear:
         bias = None if module.bias is None else _array(module.bias)
-        return Look(multiply_by(_array(module.weight).T, bias), complete=True)
+        return StagePart(multiply_by(_array(module.weight).T, bias), complete=True)
     if type(module) is torch.nn.BatchNorm1d and module.running_mean is not None:
-        return Look(_normalise(module), complete=True)
+        return StagePart(_normalise(module), complete=True)
     return _look_in_turn(module) if type(module) is torch.nn.Sequential else NOT_LINEAR
 
 
-def _look_in_turn(modules: Any) -> Look:
+def _look_in_turn(modules: Any) -> StagePart:
     torch = sys.modules["torch"]
     for module in modules:
         _require_plain(module)

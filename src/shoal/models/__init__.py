@@ -1,9 +1,9 @@
 """Models by name, and models and predictions from files: what is trained on a table, or was trained elsewhere."""
 
-from shoal.models._estimators import FrameEncoder
-from shoal.models._files import Predictions, load_model, read_predictions, save_model
-from shoal.models._making import around, features, make_model, model_names, read_target, target_of, task_of
-from shoal.models._selection import SelectedFeature, Selection, explain_selection
+from shoal.models.estimators import FrameEncoder
+from shoal.models.files import Predictions, load_model, read_predictions, save_model
+from shoal.models.named import around, features, make_model, model_names, read_target, target_of, task_of
+from shoal.models.selection import SelectedFeature, Selection, explain_selection
 
 __all__ = [
     "FrameEncoder",

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from shoal import __version__
+from shoal.data.schema import KINDS, ROLES
 from shoal.errors import ShoalError
-from shoal.schema import KINDS, ROLES
 from shoal.studio import exports, trees
-from shoal.studio.desk import MOST_CENSUS, Desk
+from shoal.studio.desk import MOST_CENSUS, Workspace
 from shoal.studio.settings import methods
 from shoal.studio.shaping import plain
 
@@ -74,7 +74,7 @@ class SettingsChange(Strict):
     weights: dict[str, Annotated[float, Field(ge=0, le=1000)]] | None = None
 
 
-class Decision(Strict):
+class DecisionBody(Strict):
     """What was decided."""
 
     choice: Literal["first", "second", "skip"]
@@ -98,7 +98,7 @@ class Sentence(BaseModel):
     detail: str
 
 
-def desk_of(request: Request) -> Desk:
+def desk_of(request: Request) -> Workspace:
     """The desk that a request names."""
     name = request.scope.get("shoal.desk")
     if name is None:
@@ -106,7 +106,7 @@ def desk_of(request: Request) -> Desk:
     return request.app.state.studio.desk(name)  # type: ignore[no-any-return]
 
 
-AtDesk = Annotated[Desk, Depends(desk_of)]
+AtDesk = Annotated[Workspace, Depends(desk_of)]
 router = APIRouter()
 
 
@@ -282,7 +282,7 @@ def show_question(desk: AtDesk) -> dict[str, Any]:
 
 
 @router.post("/duel", tags=["duel"])
-def decide(desk: AtDesk, asked: Decision) -> dict[str, Any]:
+def decide(desk: AtDesk, asked: DecisionBody) -> dict[str, Any]:
     """Decide between the two groups, or skip; weights follow at once."""
     desk.answer(asked.choice)
     return plain(weights_view(desk))  # type: ignore[no-any-return]
@@ -353,7 +353,7 @@ def question_view(question: Any) -> dict[str, Any]:
     return plain(question._asdict() if hasattr(question, "_asdict") else question)  # type: ignore[no-any-return]
 
 
-def weights_view(desk: Desk) -> dict[str, Any]:
+def weights_view(desk: Workspace) -> dict[str, Any]:
     """Weights, how sure they are, and how many decisions there are."""
     duel = desk.duel()
     return {"weights": dict(duel.weights), "uncertainty": dict(duel.uncertainty), "answers": len(duel.log)}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from shoal._kernels import ahead
 from shoal.errors import ShoalError, surviving_broken_pipes
-from shoal.studio.desk import CREW, Desk
-from shoal.studio.guard import Guard
+from shoal.studio.desk import CREW, Workspace
+from shoal.studio.guard import AccessGuard
 from shoal.studio.store import Store
 
 MOST_UPLOAD = 1024**3
@@ -26,17 +26,17 @@ class Studio:
         self.store = store
         self.workspace = workspace
         self.trust = trust
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, Workspace] = {}
         self._lock = threading.Lock()
 
-    def desk(self, name: str) -> Desk:
+    def desk(self, name: str) -> Workspace:
         """A desk by its name; a new one if it is not known."""
         with self._lock:
             if name not in self._desks:
-                self._desks[name] = Desk(name, self.store, self.workspace, trust=self.trust)
+                self._desks[name] = Workspace(name, self.store, self.workspace, trust=self.trust)
             return self._desks[name]
 
-    def opened_desk(self, name: str) -> Desk:
+    def opened_desk(self, name: str) -> Workspace:
         """The same; after it nothing on it has to be read."""
         desk = self.desk(name)
         if desk.source is not None:
@@ -50,7 +50,7 @@ class Studio:
         self.store.close()
 
 
-def make_app(studio: Studio, token: str, port: int, *, most_upload: int = MOST_UPLOAD) -> Guard:
+def make_app(studio: Studio, token: str, port: int, *, most_upload: int = MOST_UPLOAD) -> AccessGuard:
     """The application: pages, the JSON twin under /api, and the guard before both."""
     from fastapi import FastAPI
     from nicegui import ui
@@ -64,7 +64,7 @@ def make_app(studio: Studio, token: str, port: int, *, most_upload: int = MOST_U
     ui.run_with(
         app, title="Shoal studio", dark=None, storage_secret=secrets.token_urlsafe(16), show_welcome_message=False
     )
-    return Guard(app, token, port, most_upload)
+    return AccessGuard(app, token, port, most_upload)
 
 
 def serve(
@@ -114,7 +114,7 @@ def warm() -> None:
     Processes of their own compile, which takes a minute once; then this one only has to load.
     """
     from shoal.datasets import make_census
-    from shoal.interactive import WeightSession
+    from shoal.jobs.weights import WeightSession
 
     ahead.compile_ahead("questions", "clusters")
     CREW.prepare()

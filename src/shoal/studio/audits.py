@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from shoal import files
-from shoal._evaluation_plan import usable_recoding
 from shoal.anonymizers import find_method
-from shoal.auditing import Audit, audit, compare_audits
+from shoal.data import files
+from shoal.data.schema import Schema
+from shoal.evaluation.plan import usable_recoding
+from shoal.evaluation.protected_model import ProtectedModel
+from shoal.jobs.audit import Audit, audit, compare_audits
+from shoal.jobs.release import anonymize
 from shoal.models import features, read_target
-from shoal.protected_model import ProtectedModel
-from shoal.release import anonymize
-from shoal.report import dump_json
-from shoal.schema import Schema
+from shoal.reports.report import dump_json
 from shoal.studio.estimators import find_estimator
 from shoal.studio.settings import Settings
 from shoal.studio.shaping import SCHEMA, TABLE

@@ -11,29 +11,30 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from shoal import files, frames
 from shoal._kernels import ahead
 from shoal.anonymizers.flash import Flash
+from shoal.data import files, frames
+from shoal.data.hierarchy.hierarchy import Hierarchy
+from shoal.data.schema import Attribute, Recipe, Schema
 from shoal.datasets import make_census
 from shoal.errors import DataError, ShoalError
-from shoal.hierarchy import Hierarchy
-from shoal.interactive import Question, WeightSession
-from shoal.metrics import Risk
-from shoal.release import Release, check
-from shoal.schema import Attribute, Recipe, Schema
+from shoal.jobs.release import Release
+from shoal.jobs.weights import Question, WeightSession
+from shoal.privacy.checking import check
+from shoal.privacy.risk import Risk
 from shoal.studio import audits, trees
 from shoal.studio.estimators import take_model
 from shoal.studio.settings import Settings
 from shoal.studio.shaping import SCHEMA, TABLE, make_shaper
 from shoal.studio.store import Store
-from shoal.studio.work import Crew, Errand, Latest, Progress
+from shoal.studio.work import Errand, Latest, Progress, WorkerPool
 
 MOST_ROWS = 20_000_000
 BARS = 20
 MOST_VARIANTS = 50
 MOST_CENSUS = 1_000_000
 NOTHING = "No table is open: open a file or the demo first."
-CREW = Crew(make_shaper)
+CREW = WorkerPool(make_shaper)
 """Who releases tables for all desks."""
 
 
@@ -54,7 +55,7 @@ class ColumnView(NamedTuple):
     counts: list[int]
 
 
-class Desk:
+class Workspace:
     """What one person works at. Every change is kept before the call returns.
 
     Parameters

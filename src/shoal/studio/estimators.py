@@ -9,9 +9,9 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
+from shoal.data.schema import Schema
 from shoal.errors import DataError
 from shoal.models import load_model, make_model, model_names
-from shoal.schema import Schema
 
 FOLDER = "models"
 ENDINGS = ".skops", ".joblib", ".pkl", ".pickle"

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import ShoalError
-from shoal.report import report
+from shoal.reports.report import report
 from shoal.studio import audits
-from shoal.studio.desk import Desk
+from shoal.studio.desk import Workspace
 from shoal.studio.shaping import SEED
 
 
-def write(desk: Desk, what: str) -> tuple[bytes, str]:
+def write(desk: Workspace, what: str) -> tuple[bytes, str]:
     """The content of an export and its media type, by the name of the file."""
     if what not in FILES:
         raise ShoalError(f"There is no {what!r} to export: choose {', '.join(FILES)}.")
@@ -24,7 +24,7 @@ def write(desk: Desk, what: str) -> tuple[bytes, str]:
     return content(desk), media
 
 
-def command(desk: Desk) -> str:
+def command(desk: Workspace) -> str:
     """The command that makes the same release."""
     settings = desk.settings
     words = ["shoal", "anonymize", source_name(desk), "--schema", "schema.toml", "--method", settings.method]
@@ -36,7 +36,7 @@ def command(desk: Desk) -> str:
     return shlex.join([*words, "--seed", str(SEED), "--out", "released.csv", "--report", "report.html"])
 
 
-def snippet(desk: Desk) -> str:
+def snippet(desk: Workspace) -> str:
     """The lines of Python that make the same release."""
     settings = desk.settings
     names = ["Schema", "anonymize", *(type(one).__name__ for one in settings.constraints())]
@@ -47,7 +47,7 @@ def snippet(desk: Desk) -> str:
     return "\n".join(
         [
             f"from shoal import {', '.join(sorted(set(names), key=str.lower))}",
-            "from shoal.files import read_table",
+            "from shoal.data.files import read_table",
             "",
             f"frame = read_table({source_name(desk)!r})",
             'schema = Schema.from_toml("schema.toml")  # with the weights that were set',
@@ -78,7 +78,7 @@ def _calls(settings: Any) -> list[_Call]:
     return found
 
 
-def source_name(desk: Desk) -> str:
+def source_name(desk: Workspace) -> str:
     """The name of the table's file; of the demo the one that it is exported as."""
     source = desk.source
     if source is None:
@@ -86,21 +86,21 @@ def source_name(desk: Desk) -> str:
     return "census.csv" if source["name"] == "census" else str(source["name"])
 
 
-def _released(desk: Desk) -> bytes:
+def _released(desk: Workspace) -> bytes:
     return desk.release().frame.write_csv().encode()
 
 
-def _released_parquet(desk: Desk) -> bytes:
+def _released_parquet(desk: Workspace) -> bytes:
     written = io.BytesIO()
     desk.release().frame.write_parquet(written)
     return written.getvalue()
 
 
-def _table(desk: Desk) -> bytes:
+def _table(desk: Workspace) -> bytes:
     return desk.frame.write_csv().encode()
 
 
-def _schema(desk: Desk) -> bytes:
+def _schema(desk: Workspace) -> bytes:
     """The schema with its hierarchies and the weights that are set."""
     written = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -110,12 +110,12 @@ def _schema(desk: Desk) -> bytes:
     return written.getvalue()
 
 
-def _weights(desk: Desk) -> bytes:
+def _weights(desk: Workspace) -> bytes:
     weights = {one.name: desk.settings.weights.get(one.name, 1.0) for one in desk.schema.quasi}
     return "".join(f'"{name}" = {weight}\n' for name, weight in weights.items()).encode()
 
 
-def _report(desk: Desk) -> bytes:
+def _report(desk: Workspace) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
         title = f"Release of {source_name(desk)}"
@@ -123,19 +123,19 @@ def _report(desk: Desk) -> bytes:
         return path.read_bytes()
 
 
-def _evidence(desk: Desk) -> bytes:
+def _evidence(desk: Workspace) -> bytes:
     return _of_audit(desk, audits.PAGE)
 
 
-def _side_by_side(desk: Desk) -> bytes:
+def _side_by_side(desk: Workspace) -> bytes:
     return _of_audit(desk, audits.SIDE_BY_SIDE)
 
 
-def _numbers(desk: Desk) -> bytes:
+def _numbers(desk: Workspace) -> bytes:
     return _of_audit(desk, audits.NUMBERS)
 
 
-def _of_audit(desk: Desk, name: str) -> bytes:
+def _of_audit(desk: Workspace, name: str) -> bytes:
     if desk.audit()["status"] != "done":
         raise ShoalError("There is no evidence yet: start the audit on its page.")
     return (desk.folder / name).read_bytes()

@@ -26,7 +26,7 @@ ADDED = [
 """Headers of every answer."""
 
 
-class Guard:
+class AccessGuard:
     """Stands before all pages, the JSON twin and the web socket.
 
     A request must name this machine as its host (a page elsewhere whose name was made to lead here does not), must not

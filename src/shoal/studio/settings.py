@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from shoal.anonymizers import find_method, method_names
+from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.models import model_names
-from shoal.privacy import LDiversity, PrivacyModel, TCloseness
-from shoal.schema import Schema
+from shoal.privacy.models import LDiversity, PrivacyModel, TCloseness
 from shoal.studio.estimators import is_file_name
 
 LEAST_K, MOST_K = 2, 10_000

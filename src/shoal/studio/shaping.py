@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from shoal import files, frames
-from shoal._evaluation_plan import usable_recoding
-from shoal.comparison import Comparison, compare, part_rows
+from shoal.data import files, frames
+from shoal.data.schema import Schema
 from shoal.datasets import make_census
 from shoal.errors import ShoalError
-from shoal.evaluation import seeded, telling_why
-from shoal.metrics import SizeCounts
+from shoal.evaluation.comparison import Comparison, compare, part_rows
+from shoal.evaluation.plan import usable_recoding
+from shoal.evaluation.scores import seeded, telling_why
+from shoal.jobs.release import Release, anonymize
 from shoal.models import features
-from shoal.privacy import show_level
-from shoal.release import Release, anonymize
-from shoal.schema import Schema
+from shoal.privacy.models import show_level
+from shoal.privacy.risk import SizeCounts
 from shoal.studio.estimators import find_estimator
 from shoal.studio.settings import Settings
 from shoal.studio.work import Step, Take

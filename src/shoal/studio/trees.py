@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from shoal.data.hierarchy.hierarchy import Hierarchy
+from shoal.data.schema import Recipe
 from shoal.errors import HierarchyError
-from shoal.hierarchy import Hierarchy
-from shoal.schema import Recipe
 
 BUILDERS = {
     "intervals": "ranges of numbers",

@@ -59,11 +59,11 @@ class Latest:
 
     Parameters
     ----------
-    crew : Crew
+    crew : WorkerPool
         Who does it.
     """
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: WorkerPool) -> None:
         self._crew = crew
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
@@ -171,7 +171,7 @@ class Latest:
                 self._wake.notify_all()
 
 
-class Crew:
+class WorkerPool:
     """Processes that work for whoever asks, and are kept while nobody does.
 
     Parameters

@@ -19,9 +19,10 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from shoal import frames
-from shoal._kernels.tree_data import BEST_FIRST, BREADTH_FIRST, DEPTH_FIRST, MOST_BINS, Bounds, Draw
-from shoal.binned_trees import (
+from shoal._kernels.tree_data import BEST_FIRST, BREADTH_FIRST, DEPTH_FIRST, MOST_BINS, AttributeDraw, GrowthBounds
+from shoal.data import frames
+from shoal.errors import DataError, ShoalError
+from shoal.partition.binned_trees import (
     CRITERIA,
     FIXED_WEIGHT,
     NO_LIMIT,
@@ -33,7 +34,6 @@ from shoal.binned_trees import (
     learn_numbers,
     unit_of,
 )
-from shoal.errors import DataError, ShoalError
 from shoal.trees._checks import is_number, is_share, is_whole
 from shoal.trees._features import Binned, Feature, Names, bin_table, code_column, is_nominal, read_features
 from shoal.trees._grown import Sums, Tree, build_tree, sum_classes, sum_numbers
@@ -43,7 +43,7 @@ FINE_WEIGHT = 1 << 24
 """Units of the largest weight where classes are learned: sums stay far from overflow."""
 
 
-class Lesson(NamedTuple):
+class TrainingRows(NamedTuple):
     """The rows that weigh anything, and what trees learn of them."""
 
     values: np.ndarray
@@ -145,7 +145,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         return self
 
     @abstractmethod
-    def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
+    def _grow(self, lesson: TrainingRows, random: np.random.RandomState) -> None:
         """Grow what is to be grown."""
 
     @abstractmethod
@@ -186,7 +186,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
             bool(self.weighted),
         )
 
-    def _read_lesson(self, X: Any, y: Any, sample_weight: Any) -> Lesson:
+    def _read_lesson(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
         values, names, y = self._read_table(X, y)
         y, n_classes = self._read_target(y)
         weight = (
@@ -203,7 +203,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         binned = bin_table(values, names, self._count_threads())
         self._features = binned.features
         self._saw_missing = np.isnan(values).any(axis=0)
-        return Lesson(values, binned, y, weight, n_classes)
+        return TrainingRows(values, binned, y, weight, n_classes)
 
     def _weigh_classes(self, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         return weight
@@ -301,7 +301,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 
     def _grow_tree(
         self,
-        lesson: Lesson,
+        lesson: TrainingRows,
         draw_seed: int,
         rows: np.ndarray | None,
         weight: np.ndarray | None,
@@ -340,10 +340,10 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
     def _sum_up(self, grown: Grown, y: np.ndarray, weight: np.ndarray) -> Sums:
         """What is known of the rows of each node; ``weight`` is empty where all weigh 1."""
 
-    def _bounds(self, n_rows: int, total: float, weighted: bool, gain_unit: float) -> Bounds:
+    def _bounds(self, n_rows: int, total: float, weighted: bool, gain_unit: float) -> GrowthBounds:
         smallest = _as_number(self.min_samples_leaf, n_rows)
         weight = math.ceil(self.min_weight_fraction_leaf * total - 1e-9)
-        return Bounds(
+        return GrowthBounds(
             smallest=smallest if weighted else max(smallest, weight),
             smallest_weight=weight if weighted else 0,
             least_cut=max(_as_number(self.min_samples_split, n_rows), 2),
@@ -353,10 +353,10 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
             most_depth=NO_LIMIT if self.max_depth is None else self.max_depth,
         )
 
-    def _draw(self, seed: int) -> Draw:
+    def _draw(self, seed: int) -> AttributeDraw:
         n = self.n_features_in_
         state = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
-        return Draw(self._n_tried(), state, np.arange(n))
+        return AttributeDraw(self._n_tried(), state, np.arange(n))
 
     def _n_tried(self) -> int:
         n, asked = self.n_features_in_, self.max_features

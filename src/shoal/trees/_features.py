@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from shoal import frames
 from shoal._kernels import tree_use as kernel
 from shoal._kernels.tree_data import MOST_BINS, ORDERED, SUBSET, Attributes
+from shoal.data import frames
 
 MOST_VALUES = MOST_BINS - 1
 """Distinct numbers that each get a bin; one bin is for missing values."""

@@ -12,8 +12,8 @@ from scipy.sparse import csr_matrix
 from shoal._kernels import tree as growing
 from shoal._kernels import tree_use as kernel
 from shoal._kernels.tree_data import ORDERED
-from shoal.binned_trees import Grown
 from shoal.errors import DataError
+from shoal.partition.binned_trees import Grown
 from shoal.trees._features import Binned, Names
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal._kernels.tree_data import Limits
+from shoal.data.schema import Schema
 from shoal.errors import ShoalError
-from shoal.schema import Schema
 from shoal.trees._checks import is_number, is_whole
 from shoal.trees._grown import Tree
 
@@ -106,7 +106,7 @@ def _whole_budget(leaning: Leaning, sensitivity: np.ndarray) -> np.ndarray:
     return budget
 
 
-class Budget:
+class SplitBudget:
     """Splits that the trees of an ensemble share."""
 
     def __init__(self, leaning: Leaning, sensitivity: np.ndarray, n_trees: int) -> None:

@@ -9,10 +9,10 @@ from scipy.special import softmax
 
 from shoal._kernels import tree_use as kernel
 from shoal.errors import ShoalError
-from shoal.trees._base import LearnsClasses, Lesson, PrivacyTrees
+from shoal.trees._base import LearnsClasses, PrivacyTrees, TrainingRows
 from shoal.trees._checks import is_number, is_whole
 from shoal.trees._grown import Tree, is_complete
-from shoal.trees._limits import Budget, check_share, is_budgeted
+from shoal.trees._limits import SplitBudget, check_share, is_budgeted
 
 
 class PrivacyBoostClassifier(LearnsClasses, PrivacyTrees):
@@ -109,11 +109,11 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
 
     trees_: list[Tree]
 
-    def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
+    def _grow(self, lesson: TrainingRows, random: np.random.RandomState) -> None:
         weight = np.ones(len(lesson.y)) if lesson.weight is None else lesson.weight
         weight = weight / weight.sum()
         shared = self.share == "ensemble" and is_budgeted(self._leaning(), self.sensitivity_)
-        budget = Budget(self._leaning(), self.sensitivity_, self.n_estimators) if shared else None
+        budget = SplitBudget(self._leaning(), self.sensitivity_, self.n_estimators) if shared else None
         chance = 1.0 - 1.0 / lesson.n_classes
         self.trees_, votes, errors = [], [], []
         for seed in random.randint(2**31, size=self.n_estimators).tolist():

@@ -18,7 +18,7 @@ MOST_NAMES = 5
 """Values that are listed of a split on names."""
 
 
-class Question(NamedTuple):
+class SplitQuestion(NamedTuple):
     """What a node asks, as the two ways to answer it."""
 
     yes: str
@@ -117,18 +117,18 @@ def _tree_of(model: PrivacyTrees, number: int) -> Tree:
     return trees[number][1]
 
 
-def _question(model: PrivacyTrees, tree: Tree, node: int, decimals: int) -> Question:
+def _question(model: PrivacyTrees, tree: Tree, node: int, decimals: int) -> SplitQuestion:
     j = int(tree.feature[node])
     name = str(model.feature_names_in_[j]) if hasattr(model, "feature_names_in_") else f"feature {j}"
     feature, sensitivity = model._features[j], float(model.sensitivity_[j])
     if isinstance(feature, Names):
         listed = _listed(_names_left(feature, tree.branches.side[node]))
-        return Question(f"{name} in {listed}", f"{name} not in {listed}", sensitivity)
+        return SplitQuestion(f"{name} in {listed}", f"{name} not in {listed}", sensitivity)
     threshold = f"{tree.threshold[node]:.{decimals}f}"
     left = bool(tree.branches.nodes["marks"][node] & kernel.MISSING_LEFT)
     # Where values may be missing is only worth saying if some were.
     yes, no = (" or missing" if model._saw_missing[j] and goes else "" for goes in (left, not left))
-    return Question(f"{name} <= {threshold}{yes}", f"{name} > {threshold}{no}", sensitivity)
+    return SplitQuestion(f"{name} <= {threshold}{yes}", f"{name} > {threshold}{no}", sensitivity)
 
 
 def _names_left(feature: Names, side: np.ndarray) -> list[str]:

@@ -15,10 +15,10 @@ from sklearn.metrics import r2_score
 
 from shoal._kernels import tree_use as kernel
 from shoal.errors import ShoalError
-from shoal.trees._base import LearnsClasses, LearnsNumbers, Lesson, PrivacyTrees
+from shoal.trees._base import LearnsClasses, LearnsNumbers, PrivacyTrees, TrainingRows
 from shoal.trees._checks import is_share, is_whole
 from shoal.trees._grown import Tree, is_complete
-from shoal.trees._limits import Budget, check_share, is_budgeted
+from shoal.trees._limits import SplitBudget, check_share, is_budgeted
 
 ROWS_A_BLOCK = 4096
 """Rows that go down all trees before the next ones do: their values stay near."""
@@ -87,12 +87,12 @@ class _Forest(PrivacyTrees):
     def _count_threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))
 
-    def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
+    def _grow(self, lesson: TrainingRows, random: np.random.RandomState) -> None:
         seeds = random.randint(2**31, size=self.n_estimators)
         shared = self.share == "ensemble" and is_budgeted(self._leaning(), self.sensitivity_)
         if shared:
             # What one tree leaves of the budget is for those that follow.
-            budget = Budget(self._leaning(), self.sensitivity_, self.n_estimators)
+            budget = SplitBudget(self._leaning(), self.sensitivity_, self.n_estimators)
             self.trees_ = []
             for seed in seeds.tolist():
                 tree = self._grow_drawn(lesson, seed, budget.portion())
@@ -104,7 +104,7 @@ class _Forest(PrivacyTrees):
         if self.oob_score:
             self._score_left_out(lesson, seeds)
 
-    def _grow_drawn(self, lesson: Lesson, seed: int, budget: np.ndarray | None) -> Tree:
+    def _grow_drawn(self, lesson: TrainingRows, seed: int, budget: np.ndarray | None) -> Tree:
         """Grow one tree on rows that are drawn with replacement."""
         if not self.bootstrap:
             return self._grow_tree(lesson, seed, None, lesson.weight, budget)
@@ -114,7 +114,7 @@ class _Forest(PrivacyTrees):
             weight *= lesson.weight[rows]
         return self._grow_tree(lesson, seed, rows, weight, budget)
 
-    def _draw_rows(self, lesson: Lesson, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _draw_rows(self, lesson: TrainingRows, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows that were drawn, and how often each was."""
         n, asked = len(lesson.y), self.max_samples
         if asked is not None:
@@ -140,7 +140,7 @@ class _Forest(PrivacyTrees):
         _in_threads(answer, range(0, len(values), ROWS_A_BLOCK), self._count_threads())
         return total / len(self.trees_)
 
-    def _score_left_out(self, lesson: Lesson, seeds: np.ndarray) -> None:
+    def _score_left_out(self, lesson: TrainingRows, seeds: np.ndarray) -> None:
         """Score every row by the trees that have not seen it."""
         values = lesson.values
         total = np.zeros((len(values), self.trees_[0].value.shape[1]))

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from shoal import frames
+from shoal.data import frames
 from shoal.errors import ShoalError
 from shoal.trees._base import PrivacyTrees
 from shoal.trees._checks import is_number, is_whole
@@ -34,7 +34,7 @@ SPLITS_SHARED = (2, 5, 10, 20, 50)
 Risk = Callable[[Any, Any, Any], float]
 
 
-class Tried(NamedTuple):
+class TriedSetting(NamedTuple):
     """A setting, and what it costs and gains, means over the folds."""
 
     setting: dict[str, Any]
@@ -76,10 +76,10 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     best_estimator_ : estimator
         Trained on all rows with the best setting.
-    best_ : Tried
-    plain_ : Tried
+    best_ : TriedSetting
+    plain_ : TriedSetting
         Without any method.
-    tried_ : list of Tried
+    tried_ : list of TriedSetting
         All of them, by risk.
     n_splits_ : int
         Folds.
@@ -154,7 +154,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             return float(score), float(self.risk(model, *unseen))
         return float(score), float(model.feature_importances_[model.sensitivity_ > 0].sum())
 
-    def _choose(self, tried: list[Tried]) -> Tried:
+    def _choose(self, tried: list[TriedSetting]) -> TriedSetting:
         allowed = self.max_accuracy_loss if self.max_accuracy_loss is not None or self.max_risk is not None else 0.01
         bearable = tried if allowed is None else [one for one in tried if one.score >= tried[0].score - allowed - 1e-12]
         if self.max_risk is None:
@@ -214,7 +214,7 @@ def default_settings(estimator: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _compare(settings: list[dict[str, Any]], outcomes: np.ndarray) -> list[Tried]:
+def _compare(settings: list[dict[str, Any]], outcomes: np.ndarray) -> list[TriedSetting]:
     """Means over the folds, and which of them no other beats in both."""
     scores, risks = outcomes[:, :, 0].mean(axis=1), outcomes[:, :, 1].mean(axis=1)
     changes = outcomes[:, :, 0] - outcomes[0, :, 0]
@@ -222,7 +222,7 @@ def _compare(settings: list[dict[str, Any]], outcomes: np.ndarray) -> list[Tried
     beaten = [bool(((scores > score) & (risks < risk)).any()) for score, risk in zip(scores, risks, strict=True)]
     columns = settings, scores.tolist(), errors.tolist(), risks.tolist(), beaten
     return [
-        Tried(setting, score, error, risk, not worse)
+        TriedSetting(setting, score, error, risk, not worse)
         for setting, score, error, risk, worse in zip(*columns, strict=True)
     ]
 

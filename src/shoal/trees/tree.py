@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.trees._base import LearnsClasses, LearnsNumbers, Lesson, PrivacyTrees
+from shoal.trees._base import LearnsClasses, LearnsNumbers, PrivacyTrees, TrainingRows
 from shoal.trees._grown import Tree
 
 
@@ -16,7 +16,7 @@ class _OneTree(PrivacyTrees):
 
     tree_: Tree
 
-    def _grow(self, lesson: Lesson, random: np.random.RandomState) -> None:
+    def _grow(self, lesson: TrainingRows, random: np.random.RandomState) -> None:
         self.tree_ = self._grow_tree(lesson, int(random.randint(2**31)), None, lesson.weight)
 
     def _trees(self) -> list[tuple[float, Tree]]:

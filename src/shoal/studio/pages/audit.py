@@ -7,7 +7,7 @@ from typing import Any
 
 from nicegui import ui
 
-from shoal.studio.desk import Desk
+from shoal.studio.desk import Workspace
 from shoal.studio.pages import curves, layout
 from shoal.studio.pages.figures import MODELS
 
@@ -48,7 +48,7 @@ def add(studio: Any) -> None:
 class AuditPage:
     """The page of one visitor."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Workspace) -> None:
         self._desk = desk
         self._drawn: Any = None
 

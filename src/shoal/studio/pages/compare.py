@@ -7,7 +7,7 @@ from typing import Any
 
 from nicegui import ui
 
-from shoal.studio.desk import Desk
+from shoal.studio.desk import Workspace
 from shoal.studio.pages import layout
 from shoal.studio.pages.frontier import draw_frontier, point_of
 from shoal.studio.pages.lattice_drawing import TAGS, Drawn, draw_lattice
@@ -27,7 +27,7 @@ def add(studio: Any) -> None:
 class ComparePage:
     """Everything that depends on the variants is drawn anew when they change."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Workspace) -> None:
         self.desk = desk
         self._across = "k"
 
@@ -194,7 +194,7 @@ def _explain(scored: bool) -> str:
     )
 
 
-def _draw_lattice_card(desk: Desk) -> None:
+def _draw_lattice_card(desk: Workspace) -> None:
     async def search() -> None:
         worked, drawn = await layout.do_shown("Searching the lattice", _search, desk)
         if worked:
@@ -213,7 +213,7 @@ def _draw_lattice_card(desk: Desk) -> None:
         place = ui.column().classes("w-full gap-2")
 
 
-def _search(desk: Desk) -> Drawn:
+def _search(desk: Workspace) -> Drawn:
     return draw_lattice(desk.lattice(), [attribute.name for attribute in desk.schema.quasi])
 
 

@@ -132,7 +132,7 @@ class Controls:
         self._upload.reset()
 
 
-class Weights:
+class WeightSliders:
     """A slider for each quasi-identifier, and beside it what the release lost of it."""
 
     def __init__(self, names: list[str], change: Change) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from fastapi import Request
 from nicegui import ui
 
-from shoal.metrics import Risk
-from shoal.schema import KINDS
-from shoal.studio.desk import MOST_CENSUS, ColumnView, Desk
+from shoal.data.schema import KINDS
+from shoal.privacy.risk import Risk
+from shoal.studio.desk import MOST_CENSUS, ColumnView, Workspace
 from shoal.studio.pages import layout
 from shoal.studio.pages.hierarchy_editor import edit_hierarchy
 
@@ -42,7 +42,7 @@ COLUMNS_AT_ONCE = 50
 def add(studio: Any) -> None:
     """Register the page."""
 
-    async def draw(desk: Desk, request: Request) -> None:
+    async def draw(desk: Workspace, request: Request) -> None:
         if desk.source is None:
             _draw_welcome()
         elif "open" in request.query_params:
@@ -75,7 +75,7 @@ def _draw_farewell(name: str) -> None:
         layout.mark(ui.button("Keep this one", icon="arrow_back").props(f"outline no-caps href={PATH}"), "keep-table")
 
 
-def _draw_doors(desk: Desk, workspace: Path) -> None:
+def _draw_doors(desk: Workspace, workspace: Path) -> None:
     """The three ways to open a table."""
     with ui.element("div").classes("grid grid-cols-1 md:grid-cols-3 gap-4 w-full items-stretch"):
         with _door("Your file", "It stays on this machine."):
@@ -94,7 +94,7 @@ def _door(title: str, sentence: str) -> ui.card:
     return card
 
 
-def _draw_upload(desk: Desk) -> None:
+def _draw_upload(desk: Workspace) -> None:
     async def take(event: Any) -> None:
         name = Path(event.file.name).name
         with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +106,7 @@ def _draw_upload(desk: Desk) -> None:
     upload = layout.drop_zone(take, ".csv,.tsv,.txt,.parquet,.pq", "upload", "A CSV or Parquet file")
 
 
-def _draw_files(desk: Desk) -> None:
+def _draw_files(desk: Workspace) -> None:
     names = desk.files()
     if not names:
         ui.label("There is no CSV or Parquet file in it.").props("data-testid=no-files")
@@ -117,7 +117,7 @@ def _draw_files(desk: Desk) -> None:
     layout.mark(button.props("no-caps outline"), "open-file", "Open the file of the folder")
 
 
-def _draw_census(desk: Desk) -> None:
+def _draw_census(desk: Workspace) -> None:
     rows = ui.number("People", value=30_000, min=100, max=MOST_CENSUS, step=1000, precision=0).classes("w-full")
     layout.mark(rows.props("outlined dense"), "census-rows", "How many people the demo has")
 
@@ -139,7 +139,7 @@ async def _open(doing: str, function: Callable[..., Any], *arguments: Any) -> No
 class TablePage:
     """What the columns are, and what that means for people's risk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Workspace) -> None:
         self.desk = desk
         self._risk_asked = 0
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from shoal.interactive import Option, Question
-from shoal.studio.desk import Desk
+from shoal.jobs.weights import Option, Question
+from shoal.studio.desk import Workspace
 from shoal.studio.pages import layout
 
 WORDS = (
@@ -92,7 +92,7 @@ STYLE = """
 class Duel:
     """The question that is open, and what was learned from the answers so far."""
 
-    def __init__(self, desk: Desk, start: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, desk: Workspace, start: Callable[[], Awaitable[None]]) -> None:
         self._desk = desk
         self._start = start
         self._busy = False
@@ -104,7 +104,7 @@ class Duel:
                     self._first = self._draw_group("first", "duel-first")
                     self._row = self._draw_row()
                     self._second = self._draw_group("second", "duel-second")
-            self._learned = Learned([one.name for one in desk.schema.quasi])
+            self._learned = WeightChart([one.name for one in desk.schema.quasi])
         ui.keyboard(ignore=["input", "select", "textarea"]).on("key", self._press, js_handler=KEYS)
 
     async def enter(self) -> None:
@@ -178,7 +178,7 @@ class Duel:
             self._count.text = "There is nothing to decide."
         return done
 
-    def _show(self, found: Found) -> None:
+    def _show(self, found: AskedQuestion) -> None:
         question = found.question
         self._first.content = group_html("First group", "←", question.first, question.row)
         self._row.content = row_html(question.row)
@@ -188,7 +188,7 @@ class Duel:
         self._learned.show(found.weights, found.uncertainty)
 
 
-class Found(NamedTuple):
+class AskedQuestion(NamedTuple):
     """A question, and what is known by then."""
 
     question: Question
@@ -198,12 +198,12 @@ class Found(NamedTuple):
     skipped: int
 
 
-def look(desk: Desk, act: Callable[[], None]) -> Found:
+def look(desk: Workspace, act: Callable[[], None]) -> AskedQuestion:
     """Do something, then see which question is open and what was learned so far."""
     act()
     question, duel = desk.ask(), desk.duel()
     skipped = sum(one.choice == "skip" for one in duel.log)
-    return Found(question, duel.weights, duel.uncertainty, len(duel.log) - skipped, skipped)
+    return AskedQuestion(question, duel.weights, duel.uncertainty, len(duel.log) - skipped, skipped)
 
 
 def count_words(decided: int, skipped: int) -> str:
@@ -212,7 +212,7 @@ def count_words(decided: int, skipped: int) -> str:
     return told + (f", {skipped} skipped" if skipped else "")
 
 
-class Learned:
+class WeightChart:
     """Weights with whiskers: how sure each is after the decisions so far."""
 
     def __init__(self, names: list[str]) -> None:

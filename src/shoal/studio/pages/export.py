@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from shoal.privacy import show_level
-from shoal.release import Release
-from shoal.report import listed
+from shoal.jobs.release import Release
+from shoal.privacy.models import show_level
+from shoal.reports.report import listed
 from shoal.studio import exports
-from shoal.studio.desk import Desk
+from shoal.studio.desk import Workspace
 from shoal.studio.pages import layout
 from shoal.studio.pages.data import OPEN_ANOTHER
 
@@ -50,7 +50,7 @@ def add(studio: Any) -> None:
     layout.add_page(studio, PATH, _draw)
 
 
-async def _draw(desk: Desk) -> None:
+async def _draw(desk: Workspace) -> None:
     audit = await layout.in_thread(desk.audit)
     with ui.row().classes("w-full items-center justify-between gap-2"):
         layout.heading("Take the release along")
@@ -98,7 +98,7 @@ def what_holds(release: Release, rows: int) -> list[str]:
     return found
 
 
-def _draw_files(title: str, desk: Desk, offers: tuple[Offer, ...]) -> list[ui.button]:
+def _draw_files(title: str, desk: Workspace, offers: tuple[Offer, ...]) -> list[ui.button]:
     """Buttons for files; those that need the release are returned, and wait for it."""
     waiting = []
     with ui.card().classes("w-full p-4 gap-3"):
@@ -112,7 +112,7 @@ def _draw_files(title: str, desk: Desk, offers: tuple[Offer, ...]) -> list[ui.bu
     return waiting
 
 
-def _draw_offer(desk: Desk, offer: Offer) -> list[ui.button]:
+def _draw_offer(desk: Workspace, offer: Offer) -> list[ui.button]:
     async def download() -> None:
         worked, written = await layout.do_shown(f"Writing {offer.name}", exports.write, desk, offer.name)
         if worked:
@@ -130,12 +130,12 @@ def _draw_offer(desk: Desk, offer: Offer) -> list[ui.button]:
     return buttons
 
 
-def _saved_as(desk: Desk, offer: Offer) -> str:
+def _saved_as(desk: Workspace, offer: Offer) -> str:
     """The name of the file; the original table has the one by which the command reads it."""
     return f"{Path(exports.source_name(desk)).stem}.csv" if offer.name == "table.csv" else offer.name
 
 
-def _draw_evidence(desk: Desk, audit: dict[str, Any]) -> None:
+def _draw_evidence(desk: Workspace, audit: dict[str, Any]) -> None:
     if audit["status"] == "done":
         _draw_files("Evidence of the audit", desk, EVIDENCE)
         if not audit["current"]:
@@ -147,7 +147,7 @@ def _draw_evidence(desk: Desk, audit: dict[str, Any]) -> None:
         layout.mark(ui.button("To the audit").props("no-caps outline href=/audit"), "to-audit")
 
 
-def _draw_code(desk: Desk) -> None:
+def _draw_code(desk: Workspace) -> None:
     with ui.card().classes("w-full p-4 gap-2"):
         layout.heading("The same without the mouse", 2)
         ui.label("Unpack the schema beside the table, and run the command:").classes("soft")

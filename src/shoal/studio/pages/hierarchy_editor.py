@@ -8,10 +8,10 @@ from typing import Any
 
 from nicegui import ui
 
+from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.errors import HierarchyError
-from shoal.hierarchy import Hierarchy
 from shoal.studio import trees
-from shoal.studio.desk import Desk
+from shoal.studio.desk import Workspace
 from shoal.studio.pages import layout
 
 OPENED_AT_ONCE = 60
@@ -48,7 +48,7 @@ DROP = f"""(event) => {{
 }}"""
 
 
-async def edit_hierarchy(desk: Desk, name: str, changed: Callable[[], Awaitable[None]]) -> None:
+async def edit_hierarchy(desk: Workspace, name: str, changed: Callable[[], Awaitable[None]]) -> None:
     """Open the dialog for a column; ``changed`` is awaited when it is closed after a change."""
     editor = Editor(desk, name)
     await editor.run()
@@ -59,7 +59,7 @@ async def edit_hierarchy(desk: Desk, name: str, changed: Callable[[], Awaitable[
 class Editor:
     """The dialog of one column."""
 
-    def __init__(self, desk: Desk, name: str) -> None:
+    def __init__(self, desk: Workspace, name: str) -> None:
         self._desk, self._name = desk, name
         self._tree: dict[str, Any] | None = None
         self._opened: list[str] | None = None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.lattice import LatticePicture
+from shoal.partition.lattice import LatticePicture
 
 TAGS = {
     "best": ("chosen", "#c94f3d"),

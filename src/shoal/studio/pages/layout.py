@@ -12,7 +12,7 @@ from fastapi import Request
 from nicegui import run, ui
 
 from shoal.errors import ShoalError
-from shoal.studio.desk import Desk
+from shoal.studio.desk import Workspace
 from shoal.studio.work import unforeseen
 
 SEA, CORAL, GOOD, INK = "#0b7285", "#c94f3d", "#2b7a44", "#1d2733"
@@ -91,10 +91,10 @@ Handler = Callable[..., Awaitable[None]]
 Found = TypeVar("Found", bound=ui.element)
 
 
-def add_page(studio: Any, path: str, draw: Callable[[Desk], Awaitable[None] | None]) -> None:
+def add_page(studio: Any, path: str, draw: Callable[[Workspace], Awaitable[None] | None]) -> None:
     """Register a page that draws what lies on the desk of whoever opens it, once a table is open."""
 
-    async def drawn(desk: Desk, request: Request) -> None:
+    async def drawn(desk: Workspace, request: Request) -> None:
         if not needs_table(desk):
             drawing = draw(desk)
             if drawing is not None:
@@ -103,19 +103,19 @@ def add_page(studio: Any, path: str, draw: Callable[[Desk], Awaitable[None] | No
     add_free_page(studio, path, drawn)
 
 
-def add_free_page(studio: Any, path: str, draw: Callable[[Desk, Request], Awaitable[None]]) -> None:
+def add_free_page(studio: Any, path: str, draw: Callable[[Workspace, Request], Awaitable[None]]) -> None:
     """Register a page that is drawn with and without a table."""
 
     @ui.page(path, response_timeout=SLOWEST)
     async def page(request: Request) -> None:
         # In a thread, because nobody else is served while a page waits: after a restart the table is read.
-        desk: Desk = await in_thread(studio.opened_desk, request.scope["shoal.desk"])
+        desk: Workspace = await in_thread(studio.opened_desk, request.scope["shoal.desk"])
         with frame(desk, path):
             await draw(desk, request)
 
 
 @contextmanager
-def frame(desk: Desk, here: str) -> Iterator[None]:
+def frame(desk: Workspace, here: str) -> Iterator[None]:
     """Header with the way through the pages, and room for the content of this one."""
     ui.colors(primary=SEA, secondary=INK, accent=CORAL, positive=GOOD, negative=CORAL)
     ui.add_css(STYLE)
@@ -153,7 +153,7 @@ def _add_dark_switch() -> None:
     button.tooltip("Light or dark")
 
 
-def needs_table(desk: Desk) -> bool:
+def needs_table(desk: Workspace) -> bool:
     """Say what to do first where no table is open; whether that is so."""
     if desk.source is not None:
         return False

@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from shoal.errors import ShoalError
-from shoal.studio.desk import Desk
+from shoal.studio.desk import Workspace
 from shoal.studio.pages import controls, duel, figures, layout
 from shoal.studio.work import Progress
 
@@ -35,10 +35,10 @@ def add(studio: Any) -> None:
     layout.add_page(studio, PATH, lambda desk: ShapePage(desk).draw())
 
 
-class Runs:
+class RunControl:
     """Tells the desk what was changed a moment after the last change, and begins a run; the newest one counts."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Workspace) -> None:
         self._desk = desk
         self._waiting: dict[str, Any] = {}
         self._asked = 0
@@ -81,9 +81,9 @@ class Runs:
 class ShapePage:
     """The page of one visitor."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Workspace) -> None:
         self._desk = desk
-        self._runs = Runs(desk)
+        self._runs = RunControl(desk)
         self._raw: dict[str, float] | None = None
         self._seen: tuple[Any, ...] = ()
         self._shown: tuple[Any, ...] = ()
@@ -142,7 +142,7 @@ class ShapePage:
             with ui.column().classes("w-full gap-4"):
                 self._controls = controls.Controls(self._desk.settings, self._runs.change, self._bring)
                 self._keeping()
-            self._weights = controls.Weights([one.name for one in self._desk.schema.quasi], self._runs.change)
+            self._weights = controls.WeightSliders([one.name for one in self._desk.schema.quasi], self._runs.change)
             self._details = figures.Details()
         with ui.element("div").classes("w-full mt-4"):
             self._sample = figures.Sample()

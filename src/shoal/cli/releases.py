@@ -1,0 +1,241 @@
+"""Commands that look at a table, release it, and check a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from shoal.cli import render
+from shoal.cli.files import (
+    check_elsewhere,
+    raw_risk,
+    read_to_release,
+    refuse_overwriting,
+    release_elsewhere,
+    restore_texts,
+    write_release,
+    write_report,
+)
+from shoal.cli.options import (
+    OF_FILES,
+    Guided,
+    Json,
+    Large,
+    Levels,
+    ReadOptions,
+    SchemaFile,
+    Source,
+    SourcePlace,
+    TablePlace,
+    number,
+    parse_options,
+    spread,
+    takes_model,
+    whole,
+)
+from shoal.errors import ShoalError
+
+
+@spread
+def inspect(
+    source: Source,
+    reading: ReadOptions,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Schema file to write; IN with the ending .toml by default.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the schema file if it is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Propose what each column is to privacy, and write a schema to edit.
+
+    Shows why, what tells rows apart most, and the risk of the raw table. The
+    proposal is a start, not a verdict: read it, and mend the schema file
+    before you use it.
+
+    For example:
+      shoal inspect people.csv
+      shoal inspect people.csv --missing-mark '?' --out schema.toml
+    """
+    from shoal.data.files import require_place
+    from shoal.data.profiling import separations
+    from shoal.data.schema import Schema
+    from shoal.privacy.checking import check as check_table
+
+    out = source.with_suffix(".toml") if out is None else out
+    require_place(out)
+    with render.progress(3) as step:
+        step(f"Reading {source.name}")
+        frame = reading.table(source)
+        step(f"Looking at {frame.width} columns")
+        schema = Schema.infer(frame)
+        quasi = [attribute.name for attribute in schema.quasi]
+        found = separations(frame, quasi) if quasi else []
+        step("Measuring the risk")
+        risk = check_table(frame, schema).risk if quasi else None
+    written = None if out.exists() and not force else out
+    if written is not None:
+        schema.to_toml(written)
+    marks = "".join(f" --missing-mark '{mark}'" for mark in reading.marks)
+    render.inspection(source, frame.height, schema, found, risk, written, marks, json=json)
+    if written is None:
+        raise ShoalError(f"{str(out)!r} is there already and was left as it is: pass --force, or another --out.")
+
+
+@spread
+def anonymize(
+    source: SourcePlace,
+    schema: SchemaFile,
+    k: Annotated[int, typer.Option("--k", parser=whole, help="Rows that must be released alike, at least.")],
+    out: Annotated[str, typer.Option(metavar="FILE", help="Released file, .csv or .parquet; never IN itself.")],
+    levels: Levels,
+    reading: ReadOptions,
+    guided: Guided,
+    large: Large,
+    method: Annotated[str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")] = "mondrian",
+    learn_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Find the groups on these rows instead, which have the columns of IN: CSV or Parquet. --target and "
+            "--predictions are then of these rows.",
+        ),
+    ] = None,
+    recoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Release groups as interval, set, level (Flash), representative, medoid, centroid, median, majority, "
+            "mean or sample; by default the method's own.",
+        ),
+    ] = None,
+    suppress: Annotated[
+        float, typer.Option(metavar="SHARE", parser=number, help="Share of the rows that may be suppressed.")
+    ] = 0.0,
+    missing: Annotated[
+        Literal["value", "error"], typer.Option(help="Missing values are a value of their own, or an error.")
+    ] = "value",
+    seed: Annotated[int | None, typer.Option(parser=whole, help="Seed, for recodings and methods that draw.")] = None,
+    threads: Annotated[int | None, typer.Option(parser=whole, help="Threads; they do not change the result.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Further parameter of the method; may be repeated.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="HTML report of the evidence to write.")] = None,
+    json: Json = False,
+) -> None:
+    """Release a table k-anonymous, and with every other model asked for.
+
+    The released values are checked before anything is written: if a level is
+    not reached, nothing is. From CSV to CSV, columns that are not
+    quasi-identifiers keep every character.
+
+    For example:
+      shoal anonymize in.csv --schema in.toml --k 10 --out out.csv
+      shoal anonymize in.csv --schema in.toml --k 5 --l 3 --suppress 0.02
+          --out out.parquet --report report.html
+      shoal anonymize in.csv --schema in.toml --k 5 --recoding set
+          --option mode=relaxed --out out.csv
+      shoal anonymize in.csv --schema in.toml --k 100
+          --method accuracy-guided --model model.skops --out out.csv
+      shoal anonymize in.csv --schema in.toml --k 10
+          --learn-from last-year.csv --out out.csv
+    """
+    from shoal.data import files
+    from shoal.data.schema import Schema
+    from shoal.jobs.release import anonymize as anonymize_table
+
+    described = guided.schema_of(Schema.from_toml(schema))
+    table, place = large.place(source) or Path(source), large.place(out)
+    read = [path for path in (table, schema, learn_from, guided.predictions) if path is not None]
+    engine = large.chosen(table)
+    written = [path for path in (place, report) if path is not None]
+    refuse_overwriting(read, written, folder=place if engine == "spark" else None)
+    released = place or Path(out)
+    asked = levels.constraints(k)
+    options = parse_options(option or [], anonymize_table, OF_FILES) | ({} if threads is None else {"n_jobs": threads})
+    if engine != "memory":
+        for given, name in ((learn_from, "--learn-from"), (guided.predictions, "--predictions")):
+            if given is not None:
+                raise ShoalError(
+                    f"{name} {given} cannot be used with --engine {engine}: leave it out, or --engine memory."
+                )
+        options |= guided.options(method, described, 0) | {"recoding": recoding, "suppression": suppress}
+        options |= {"method": method, "constraints": asked, "missing": missing, "random_state": seed}
+        evidence, before = release_elsewhere(
+            source, described, k, out, reading, large, threads=threads, options=options
+        )
+        if report is not None:
+            write_report(evidence, report, before, released, f"Release of {table.name}")
+        return render.release(evidence, before, released, report, json=json)
+    with render.progress(3) as step:
+        step(f"Reading {table.name}")
+        looked_at = None if takes_model(method) else [a.name for a in (*described.quasi, *described.sensitive)]
+        kept_as_text = files.kind_to_write(released) == "csv"
+        raw, frame, others, separator = read_to_release(
+            table, learn_from, reading, looked_at, kept_as_text=kept_as_text, typed=guided.is_asked_for
+        )
+        options |= guided.options(method, described, len(frame if others is None else others))
+        step(f"Releasing {raw.height:,} rows by {method}")
+        release = anonymize_table(
+            frame, described, k, method=method, constraints=asked, recoding=recoding, suppression=suppress,
+            missing=missing, random_state=seed, learn_from=others, **options,
+        )  # fmt: skip
+        step(f"Writing {released.name}")
+        before = raw_risk(frame, described, asked)
+        if frame is not raw:
+            restore_texts(release, raw)
+        write_release(release, released, separator if table.suffix == released.suffix else None)
+        if report is not None:
+            write_report(release, report, before, released, f"Release of {table.name}")
+    return render.release(release, before, released, report, json=json)
+
+
+@spread
+def check(
+    source: TablePlace,
+    schema: SchemaFile,
+    levels: Levels,
+    reading: ReadOptions,
+    large: Large,
+    k: Annotated[int | None, typer.Option("--k", parser=whole, help="Rows that must be alike, at least.")] = None,
+    threshold: Annotated[float, typer.Option(parser=number, help="Risk above which a row counts as at risk.")] = 0.2,
+    json: Json = False,
+) -> None:
+    """Measure every privacy model on a table, and check the levels asked for.
+
+    The table may be released or raw. The exit code is 1 if a level asked for
+    is not reached. Only the columns that matter are read.
+
+    For example:
+      shoal check released.csv --schema people.toml
+      shoal check released.csv --schema people.toml --k 10 --l 3 --json
+    """
+    from shoal.data import files
+    from shoal.data.schema import Schema
+    from shoal.privacy.checking import check as check_table
+    from shoal.privacy.checking import require_checkable
+    from shoal.privacy.models import KAnonymity
+
+    table = large.place(source) or Path(source)
+    described = Schema.from_toml(schema)
+    asked = ([] if k is None else [KAnonymity(k)]) + levels.constraints(k)
+    if large.chosen(table) != "memory":
+        checked = check_elsewhere(source, described, asked, reading, large, threshold)
+        render.checked(table, checked, json=json)
+        if not checked.holds:
+            raise typer.Exit(1)
+        return
+    with render.progress(2) as step:
+        step(f"Reading {table.name}")
+        header = files.read_header(table, reading.character)
+        require_checkable(header.names, described)
+        wanted = {a.name for a in (*described.quasi, *described.sensitive, *described.identifiers)} | {levels.members}
+        columns = [name for name in header.names if name in wanted]
+        frame = files.read_table(table, columns=columns, separator=header.separator, typed=False)
+        frame = files.mark_missing(frame, reading.marks, columns)
+        step(f"Checking {frame.height:,} rows")
+        checked = check_table(frame, described, asked, threshold=threshold)
+    render.checked(table, checked, json=json)
+    if not checked.holds:
+        raise typer.Exit(1)

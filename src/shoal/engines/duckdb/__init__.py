@@ -1,0 +1,1 @@
+"""Tables on disk, counted and sorted by DuckDB within a limit of memory."""

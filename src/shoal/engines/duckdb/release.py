@@ -1,0 +1,343 @@
+"""Tables that do not fit into memory, on one machine.
+
+DuckDB counts, draws a sample and sorts the rows into fragments, within a limit of memory and on disk where it must;
+the methods themselves release each fragment, which does fit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import polars as pl
+
+from shoal.anonymizers import Anonymizer
+from shoal.data import files, frames
+from shoal.data.schema import Schema, require_schema
+from shoal.data.table import require_same_columns
+from shoal.engines.base import NO_ROWS
+from shoal.engines.duckdb.engine import (
+    CHANGED,
+    FRAGMENT,
+    NUMBERED,
+    ROW,
+    DuckDBSession,
+    DuckEngine,
+    ResourceLimits,
+    connected,
+    require_count,
+)
+from shoal.engines.fit_to_counts import Counted, fit_to_counts
+from shoal.engines.fragments import Fragmentation, fragment
+from shoal.engines.partial_release import (
+    PartialRelease,
+    add_losses,
+    as_written,
+    column_reader,
+    left_out,
+    part_alike,
+    release_part,
+    require_guide,
+    seed_of,
+)
+from shoal.errors import DataError, ShoalError
+from shoal.jobs.release import Evidence, make_anonymizer, parameters_of
+from shoal.privacy.checking import Checked, Judge, require_checkable, require_levels
+from shoal.privacy.models import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
+from shoal.privacy.rules import membership, truth_of
+
+BYTES_A_CELL = 400
+"""Memory that a cell of a fragment takes on its way, at the most: text, codes, and what kernels keep of it."""
+Item = TypeVar("Item")
+
+
+def anonymize_file(
+    source: str | Path,
+    schema: Schema,
+    k: int,
+    out: str | Path,
+    *,
+    method: str = "mondrian",
+    constraints: Sequence[PrivacyModel] = (),
+    memory: int | None = None,
+    threads: int | None = None,
+    rows_per_fragment: int | None = None,
+    temporary: str | Path | None = None,
+    missing_marks: Sequence[str] = (),
+    separator: str | None = None,
+    y: str | None = None,
+    random_state: int | None = None,
+    **options: Any,
+) -> Evidence:
+    """Anonymize a file that may be larger than memory, and verify what was written before it gets its name.
+
+    Parameters
+    ----------
+    source : path
+        A CSV or Parquet file, or a folder of Parquet files.
+    schema : Schema
+    k : int
+    out : path
+        The file to write, ``.parquet`` or ``.csv``. Its rows are in the order of the fragments.
+    method, constraints, random_state
+        As for :func:`shoal.anonymize`.
+    memory : int, optional
+        Bytes that may be used, about; by default half of what the machine has.
+    threads : int, optional
+    rows_per_fragment : int, optional
+        By default as many as fit.
+    temporary : path, optional
+        Folder for rows that are sorted out, which take about as much room as the table; by default beside ``out``.
+    missing_marks, separator
+        As for :func:`shoal.data.files.read_table`.
+    y : str, optional
+        Column with what the method is guided by, such as predictions; by default the schema's target.
+    **options
+        Further parameters of the method.
+
+    Returns
+    -------
+    Evidence
+    """
+    require_schema(schema)
+    source, out = Path(source), Path(out)
+    kind = files.kind_to_write(out)
+    files.require_place(out)
+    _require_apart(source, out)
+    require_count("rows_per_fragment", rows_per_fragment)
+    budget = ResourceLimits.of(memory, threads)
+    anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
+    with connected(budget, Path(temporary) if temporary is not None else out.parent) as desk:
+        folder = desk.folder
+        table, found = _as_parquet(source, folder, separator)
+        # As in memory: a file of the same kind has the same separator.
+        separator = (
+            found if found is not None and source.suffix == out.suffix else "\t" if out.suffix == ".tsv" else ","
+        )
+        engine = DuckEngine(desk, table, schema, missing_marks, guide=y)
+        require_guide(y, engine.names)
+        require_same_columns([name for name in engine.names if name not in left_out(y, schema)], schema)
+        fitting = rows_per_fragment or max(int(budget.memory / (BYTES_A_CELL * len(engine.names))), 10 * k)
+        released, cut_into, findings = _plan(engine, anonymizer, table, fitting, missing_marks, folder, y)
+        asked, member_of = (KAnonymity(k), *check_constraints(constraints)), membership(constraints)
+        with files.replacing(out) as written:
+            # Rows that are not handed out are needed to see what holds in the population.
+            everyone = (written, kind) if member_of is None else (folder / "population.parquet", "parquet")
+            parts = _write(released, *everyone, separator)
+            how: dict[str, Any] = {"marks": missing_marks, "marked": [one.name for one in schema.sensitive]}
+            checked = require_levels(_check_written(desk, *everyone, schema, asked, separator, **how), method)
+            if member_of is not None:
+                _hand_out(everyone[0], written, kind, separator, member_of)
+                rest = [one for one in asked if not isinstance(one, (KMap, DeltaPresence))]
+                require_levels(_check_written(desk, written, kind, schema, rest, separator, **how), method)
+    loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
+    parameters = parameters_of(anonymizer, constraints) | {"engine": "duckdb"} | cut_into
+    return Evidence(schema, method, checked, loss, suppressed, parameters, findings)
+
+
+def _require_apart(source: Path, out: Path) -> None:
+    """Refuse to write over what is read, or among the files that are the table."""
+    if out.resolve() == source.resolve() or (out.exists() and source.exists() and out.samefile(source)):
+        raise ShoalError(f"Writing {str(out)!r} would overwrite {str(source)!r}: choose another file.")
+    if out.parent.resolve() == source.resolve():
+        raise ShoalError(
+            f"{str(out)!r} would be one of the files of the table in {str(source)!r}: choose another folder."
+        )
+
+
+def _plan(
+    engine: DuckEngine,
+    method: Anonymizer,
+    table: Path,
+    fitting: int,
+    marks: Sequence[str],
+    folder: Path,
+    y: str | None,
+) -> tuple[Iterator[ReleasedRows], dict[str, int], dict[str, Any]]:
+    """What is released, piece by piece, how the table is cut for that, and what was found out on the way."""
+    schema = method.schema
+    assert schema is not None
+    counted = fit_to_counts(engine, method, fitting) if method._wants_counts and engine.count() > fitting else None
+    if counted is not None:
+        return _release_rows(counted, table, marks, y), {}, counted.fitted.findings()
+    cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), column_reader(y))
+    engine.sort_out(cut, folder / "fragments")
+    return _release_fragments(cut, folder / "fragments", marks, y), {"fragments": len(cut.rows)}, {}
+
+
+def _as_parquet(source: Path, folder: Path, separator: str | None) -> tuple[Path, str | None]:
+    """The file itself, or a copy of a CSV file whose columns are texts; and what separates the fields of that."""
+    if source.is_dir():
+        if not files.parquet_files(source):
+            raise DataError(f"{str(source)!r} is a folder without Parquet files: name one that has some.")
+        return source, None
+    found = files.read_header(source, separator).separator
+    return (source, None) if found is None else (_copy_of_csv(source, folder, found), found)
+
+
+def _copy_of_csv(source: Path, folder: Path, separator: str) -> Path:
+    copy = folder / f"{source.name}.parquet"
+    files.copy_csv(source, copy, separator)
+    return copy
+
+
+class ReleasedRows(NamedTuple):
+    """Rows that go to the file, and what they lose if that is known by now."""
+
+    frame: pl.DataFrame | None
+    part: PartialRelease | None
+
+
+def _release_rows(counted: Counted, table: Path, marks: Sequence[str], y: str | None) -> Iterator[ReleasedRows]:
+    """All rows in their order, put into groups that are known."""
+    n_rows = 0
+    for batch in files.read_in_batches(table):
+        raw = batch.drop(left_out(y, counted.schema))
+        released = counted.release(files.mark_missing(raw, marks, raw.columns))
+        n_rows += raw.height
+        yield ReleasedRows(as_written(released, raw, counted.fitted), None)
+    if n_rows != counted.n_rows:
+        raise DataError(CHANGED)
+    yield ReleasedRows(None, counted.part)
+
+
+def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y: str | None) -> Iterator[ReleasedRows]:
+    """The rows of one fragment after the other."""
+    method, schema = cut.method, cut.method.schema
+    assert schema is not None
+    hidden = [one.name for one in schema.identifiers]
+    guides, read_guide = left_out(y, schema), column_reader(y)
+    first_alike = len(cut.rows) - cut.n_alike
+    for number, raw in _ahead(_read_fragments(cut.rows[:first_alike], folder)):
+        guide = None if read_guide is None else read_guide(frames.open_frame(raw))
+        raw = raw.drop(guides)
+        # What is written is checked as a whole.
+        seen = files.mark_missing(raw, marks, schema.names)
+        part = release_part(method, seen, cut.whole, guide, number, checked_later=True)
+        yield ReleasedRows(as_written(part.frame, raw, method, cut.whole.dates), part._replace(frame=None))
+    quasi = [one.name for one in schema.quasi]
+    for number in range(first_alike, len(cut.rows)):
+        first, n_rows = None, 0
+        for batch in files.read_in_batches(_place_of(number, folder)):
+            _require_numbered(batch)
+            raw = batch.drop(ROW, NUMBERED, *guides)
+            # Rows that mean the same may be written in several ways, such as 40 and 40.0: they get that of the first.
+            first = files.mark_missing(raw[:1], marks, quasi) if first is None else first
+            raw = raw.with_columns(first[name].new_from_index(0, raw.height) for name in quasi)
+            n_rows += raw.height
+            yield ReleasedRows(as_written(raw.drop(hidden), raw, method, cut.whole.dates), None)
+        if n_rows != cut.rows[number]:
+            raise DataError(CHANGED)
+        yield ReleasedRows(None, part_alike(schema, int(cut.released[number])))
+
+
+def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.DataFrame]]:
+    for number, n_rows in enumerate(rows.tolist()):
+        if n_rows == 0:
+            continue
+        parts = files.parquet_files(_place_of(number, folder))
+        raw = pl.read_parquet(parts, hive_partitioning=False, glob=False)
+        _require_numbered(raw)
+        if raw.height != n_rows:
+            raise DataError(CHANGED)
+        yield number, raw.drop(ROW, NUMBERED)
+
+
+def _require_numbered(raw: pl.DataFrame) -> None:
+    """A row that got the number of another one would be in a fragment where it does not belong."""
+    if not (raw[ROW] == raw[NUMBERED]).all():
+        raise DataError(CHANGED)
+
+
+def _place_of(fragment: int, folder: Path) -> Path:
+    return folder / f"{FRAGMENT}={fragment}"
+
+
+def _write(released: Iterator[ReleasedRows], written: Path, kind: str, separator: str) -> list[PartialRelease]:
+    """Write what is released into one file; returns what it loses."""
+    parts = []
+    with files.Appending(written, kind, separator) as writer:
+        for frame, part in _ahead(released):
+            if frame is not None:
+                writer.write(frame)
+            if part is not None:
+                parts.append(part)
+    return parts
+
+
+def _ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, the next of which is made while one is used: on two cores that saves a fifth of the time."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
+
+
+def _hand_out(everyone: Path, written: Path, kind: str, separator: str, member_of: str) -> None:
+    """Write the rows that are handed out, without the column that says which they are."""
+    with files.Appending(written, kind, separator) as writer:
+        for batch in files.read_in_batches(everyone):
+            writer.write(_of_members(batch, member_of))
+
+
+def _check_written(
+    desk: DuckDBSession,
+    written: Path,
+    kind: str,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel],
+    separator: str,
+    **how: Any,
+) -> Checked:
+    table = written if kind == "parquet" else _copy_of_csv(written, desk.folder, separator)
+    return _check(desk, table, schema, constraints, **how)
+
+
+def _of_members(released: pl.DataFrame, member_of: str) -> pl.DataFrame:
+    marks = released[member_of].unique().to_list()
+    members = [mark for mark in marks if truth_of(mark, member_of)]
+    return released.filter(pl.col(member_of).is_in(members)).drop(member_of)
+
+
+def check_file(
+    source: str | Path,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel] = (),
+    *,
+    threshold: float = 0.2,
+    memory: int | None = None,
+    threads: int | None = None,
+    missing_marks: Sequence[str] = (),
+    separator: str | None = None,
+) -> Checked:
+    """Measure every privacy model on a file that may be larger than memory; see :func:`shoal.check`."""
+    require_schema(schema)
+    source = Path(source)
+    with connected(ResourceLimits.of(memory, threads), Path(tempfile.gettempdir())) as desk:
+        table, _ = _as_parquet(source, desk.folder, separator)
+        return _check(desk, table, schema, check_constraints(constraints), threshold, missing_marks)
+
+
+def _check(
+    desk: DuckDBSession,
+    table: Path,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel],
+    threshold: float = 0.2,
+    marks: Sequence[str] = (),
+    marked: Sequence[str] | None = None,
+) -> Checked:
+    """Count the groups of a Parquet file, some of them at a time, by what is written in it."""
+    engine = DuckEngine(desk, table, schema, marks, compared=False, marked=marked)
+    require_checkable(engine.names, schema)
+    judge = Judge(schema, constraints, engine.names, threshold=threshold)
+    if engine.count() == 0:
+        raise DataError(NO_ROWS)
+    for counts in engine.count_groups(schema, membership(constraints)):
+        judge.look_at(counts)
+    return judge.result()

@@ -1,0 +1,106 @@
+"""A large table released by a method that looks at all of it at once, such as one vector of levels for all rows.
+
+Such a method needs no rows, only every different row and how many there are of it: an engine counts them, the method
+is fitted to the counts, and every row of the table is then put into its group, wherever it lies. Rows are neither
+sorted nor brought together for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.base import clone
+
+from shoal.anonymizers import Anonymizer
+from shoal.data import frames
+from shoal.data.schema import Schema
+from shoal.data.table import encode_like
+from shoal.engines.base import ROWS, Engine, look_at
+from shoal.engines.partial_release import PartialRelease, measure_part
+from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.partition.recoding import TEXT_RECODINGS, release_frame
+from shoal.partition.table_summary import TableSummary
+from shoal.privacy.models import KAnonymity, check_constraints
+from shoal.privacy.rules import membership
+
+
+class Counted(NamedTuple):
+    """A method that was fitted to how many there are of every different row."""
+
+    fitted: Anonymizer
+    schema: Schema
+    """Of the whole table; the method has seen only some of its columns."""
+    part: PartialRelease
+    """What is lost in all rows, without any of them."""
+    n_rows: int
+
+    def release(self, frame: Any) -> nw.DataFrame[Any]:
+        """Put rows of the table into their groups."""
+        opened = frames.open_frame(frame)
+        try:
+            codes = _codes(self.fitted, opened)
+        except DataError as error:
+            raise DataError(f"The table has changed since its rows were counted: {error}") from None
+        return release_frame(opened, self.schema, self.fitted._groups, self.fitted._place(codes))
+
+
+def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted | None:
+    """Fit a method to all different rows of a table, of which there may be no more than ``most``.
+
+    None if that cannot be, and the method can do with parts of the table instead.
+    """
+    schema = method.schema
+    assert schema is not None
+    if method._recoding() not in TEXT_RECODINGS:
+        if method._works_on_parts():
+            return None
+        raise ShoalError(
+            f"recoding={method._recoding()!r} looks at all rows of a group, which may be anywhere in the table: choose "
+            f"{', '.join(TEXT_RECODINGS)}, or work in memory."
+        )
+    constraints = (KAnonymity(method.k), *check_constraints(method.constraints))
+    member_of = membership(constraints)
+    whole = look_at(engine, schema, member_of, method.missing)
+    sensitive = whole.sensitive if len(constraints) > 1 else {}
+    names = [*whole.quasi, *sensitive, *([] if member_of is None else [member_of])]
+    counted = engine.combinations(names, most)
+    if counted.height > most:
+        if method._works_on_parts():
+            return None
+        raise DataError(_too_many(whole, most))
+    fitted = clone(method).set_params(schema=Schema(schema[name] for name in names))
+    fitted._whole, fitted._weights = (
+        whole._replace(sensitive=sensitive, spelt=None),
+        counted[ROWS].to_numpy().astype(np.int64),
+    )
+    released, table = fitted.anonymize_frame(counted.select(names))
+    part = measure_part(fitted, released, table)._replace(frame=None)
+    _require_places(fitted, frames.open_frame(counted))
+    # What is sent to where the rows are need not have the counts along.
+    n_rows, fitted.labels_, fitted._weights = int(fitted._weights.sum()), fitted.labels_[:0], None
+    return Counted(fitted, schema, part, n_rows)
+
+
+def _codes(fitted: Anonymizer, rows: nw.DataFrame[Any]) -> np.ndarray:
+    return np.column_stack([encode_like(rows[column.name], column) for column in fitted._columns])
+
+
+def _require_places(fitted: Anonymizer, rows: nw.DataFrame[Any]) -> None:
+    """All that holds was found for the groups of the fit: every row must come to lie in the same one again."""
+    if not np.array_equal(fitted._place(_codes(fitted, rows)), fitted.labels_):
+        raise GuaranteeError(
+            "Rows would be released in other groups than were counted, so nothing is released: this is a defect of "
+            f"the method {type(fitted).__name__}."
+        )
+
+
+def _too_many(whole: TableSummary, most: int) -> str:
+    n_values = {name: column.n_values for name, column in whole.quasi.items() if column.shares is not None}
+    worst = max(n_values, key=lambda name: n_values[name], default=None)
+    named = "numbers" if worst is None else f"numbers, or {worst!r} with its {n_values[worst]:,} values"
+    return (
+        f"The table has more than {most:,} different rows, too many to find one vector of levels for all of them here: "
+        f"make {named} coarser first, choose mode='local', or give more memory."
+    )

@@ -1,0 +1,10 @@
+"""Tables on Spark: a DataFrame in, a DataFrame out, or files read and written by tasks.
+
+PySpark is imported when a session is started or a DataFrame is used.
+"""
+
+from shoal.engines.spark.anonymizer import SparkAnonymizer
+from shoal.engines.spark.checking import check
+from shoal.engines.spark.session import start_session
+
+__all__ = ["SparkAnonymizer", "check", "start_session"]

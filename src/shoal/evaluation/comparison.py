@@ -1,0 +1,267 @@
+"""Two models side by side on rows that neither was trained on: what the second one gains and loses, with intervals."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from shoal.data import frames
+from shoal.data.schema import Schema
+from shoal.errors import DataError
+from shoal.evaluation.scores import score_model, split_rows
+from shoal.intervals import CONFIDENCE, RESAMPLES, Interval, paired_difference, share_right
+from shoal.models import features, read_target, target_of, task_of
+
+NOTICEABLE_LOSS = 0.02
+"""That no loss was seen says something only where a loss that matters would have been: two points of accuracy, or R²
+less by 0.02. Where two models differ on a tenth of the rows, some thousand test rows tell that much."""
+
+
+class ClassScore(NamedTuple):
+    """How many rows of one class are recognised, before and after."""
+
+    name: str
+    rows: int
+    before: float
+    after: float
+
+
+class Comparison(NamedTuple):
+    """Two models on the same rows, which neither was trained on."""
+
+    task: str
+    score: str
+    """Name of the score that decides: accuracy, or r2 where the target is a number."""
+    before: Interval
+    after: Interval
+    change: Interval
+    """After less before, row by row on the same rows."""
+    agreement: float | None
+    """Share of the rows of which both models say the same."""
+    baseline: float
+    """Score of who always says the most frequent class, or the mean."""
+    trained_before: float
+    trained_after: float
+    """Score on the very rows each model was trained on: far above the score on others means that it knows them by
+    heart."""
+    others: dict[str, tuple[float, float]]
+    """Further scores, before and after."""
+    classes: tuple[ClassScore, ...]
+    rows: int
+
+
+class RowSplit(NamedTuple):
+    """Rows to train on, and rows to compare on."""
+
+    rows: np.ndarray
+    """Positions of the rows to train on."""
+    y: np.ndarray
+    held_out: nw.DataFrame[Any]
+    """The rows to compare on."""
+    truth: np.ndarray
+
+
+def part_rows(frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float, seed: int) -> RowSplit:
+    """Hold rows out to compare on, unless they are given."""
+    y = read_target(frame, schema)
+    if len(np.unique(y)) < 2:
+        name = target_of(schema).name
+        raise DataError(f"The target {name!r} has only the value {y[0].item()!r}: there is nothing to predict.")
+    if test is None:
+        train, held_out = split_rows(y, task_of(schema), test_size, None, seed)
+        return RowSplit(train, y[train], frame[held_out], y[held_out])
+    opened = nw.maybe_reset_index(frames.open_frame(test))
+    frames.require_rows(opened)
+    for name in (*features(schema), target_of(schema).name):
+        if name not in opened.columns:
+            raise DataError(f"Column {name!r} is not among the rows to compare on: add it.")
+    truth = _classes_like(y, read_target(opened, schema), target_of(schema).name)
+    _warn_of_seen_rows(frame, opened, schema)
+    return RowSplit(np.arange(len(frame)), y, opened, truth)
+
+
+def _warn_of_seen_rows(train: nw.DataFrame[Any], test: nw.DataFrame[Any], schema: Schema) -> None:
+    """Warn if every row to compare on is among those to train on, as far as two tables can be compared."""
+    names = [*features(schema), target_of(schema).name]
+    tables = train.select(names), test.select(names)
+    if train.implementation != test.implementation or tables[0].schema != tables[1].schema:
+        return
+    groups = frames.group_rows(nw.concat(tables), names)
+    if np.isin(groups[len(train) :], groups[: len(train)]).all():
+        warnings.warn(
+            "Every row to compare on is also among the training rows: if they are the same people, the comparison "
+            "says nothing of new ones; leave test out, and a part is held out.",
+            stacklevel=4,
+        )
+
+
+def _classes_like(y: np.ndarray, truth: np.ndarray, name: str) -> np.ndarray:
+    """Classes in the type of those that are trained on: one file may hold as texts what is numbers in another."""
+    if truth.dtype.kind == y.dtype.kind:
+        return truth
+    if y.dtype.kind == "U":
+        return truth.astype(str)
+    known = {str(one): one for one in np.unique(y)}
+    classes, codes = np.unique(truth, return_inverse=True)
+    for one in classes.tolist():
+        if str(one) not in known:
+            raise DataError(
+                f"The target {name!r} has the value {one!r} among the rows to compare on, but values such as "
+                f"{next(iter(known))} among those to train on: write both alike."
+            )
+    return np.array([known[str(one)] for one in classes.tolist()])[codes]
+
+
+def compare(
+    original: Any, retrained: Any, seen: Any, truth: np.ndarray, raw: tuple[Any, Any], released: tuple[Any, Any],
+    schema: Schema,
+) -> Comparison:  # fmt: skip
+    """Two trained models on rows that neither has seen, and each on those that it was trained on."""
+    task = task_of(schema)
+    scores = score_model(task, original, seen, truth), score_model(task, retrained, seen, truth)
+    said = np.asarray(original.predict(seen)), np.asarray(retrained.predict(seen))
+    main = "accuracy" if task == "classification" else "r2"
+    before, after, change = _INTERVALS[task](truth, *said)
+    y = raw[1]
+    common = None
+    if task == "classification":
+        classes, sizes = np.unique(y, return_counts=True)
+        common = classes[sizes.argmax()]
+    return Comparison(
+        task,
+        main,
+        before,
+        after,
+        change,
+        agreement=float(np.mean(said[0] == said[1])) if task == "classification" else None,
+        baseline=float(np.mean(truth == common)) if common is not None else _r2(truth, np.full(len(truth), y.mean())),
+        trained_before=_main_score(task, original, *raw),
+        trained_after=_main_score(task, retrained, *released),
+        others={name: (scores[0][name], scores[1][name]) for name in scores[0] if name != main},
+        classes=_by_class(truth, *said) if task == "classification" else (),
+        rows=len(truth),
+    )
+
+
+def _main_score(task: str, model: Any, rows: Any, truth: np.ndarray) -> float:
+    said = np.asarray(model.predict(rows))
+    return float(np.mean(said == truth)) if task == "classification" else _r2(truth, said)
+
+
+def _by_class(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[ClassScore, ...]:
+    found = []
+    for name, rows in zip(*np.unique(truth, return_counts=True), strict=True):
+        own = truth == name
+        found.append(
+            ClassScore(str(name), int(rows), float(np.mean(before[own] == name)), float(np.mean(after[own] == name)))
+        )
+    return tuple(found)
+
+
+def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:
+    """Wilson's intervals, and that of Bonett and Price for the difference of two shares of the same rows.
+
+    Both are honest on few rows: where the models do not differ on any, the change is still not known to be nothing.
+    """
+    right = before == truth, after == truth
+    found = [share_right(one) for one in right]
+    change = paired_difference(right[1], right[0])
+    return found[0], found[1], change
+
+
+def _r2s(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:
+    """Intervals by drawing the rows again and again, the same ones for both models."""
+    random = np.random.default_rng(0)
+    errors = np.column_stack([(truth - before) ** 2, (truth - after) ** 2, truth, truth**2]).astype(float)
+    drawn = np.empty((RESAMPLES, 2))
+    for i in range(RESAMPLES):
+        sums = errors[random.integers(0, len(truth), len(truth))].mean(axis=0)
+        drawn[i] = 1 - sums[:2] / max(sums[3] - sums[2] ** 2, np.finfo(float).tiny)
+    tail = (1 - CONFIDENCE) / 2
+    values = _r2(truth, before), _r2(truth, after)
+    triples = [(values[0], drawn[:, 0]), (values[1], drawn[:, 1]), (values[1] - values[0], drawn[:, 1] - drawn[:, 0])]
+    first, second, third = (
+        Interval(value, *(float(edge) for edge in np.quantile(draws, (tail, 1 - tail)))) for value, draws in triples
+    )
+    return first, second, third
+
+
+def _r2(truth: np.ndarray, said: np.ndarray) -> float:
+    spread = float(((truth - truth.mean()) ** 2).sum())
+    return 1 - float(((truth - said) ** 2).sum()) / spread if spread > 0 else math.nan
+
+
+_INTERVALS = {"classification": _accuracies, "regression": _r2s}
+OTHER_SCORES = {
+    "f1_macro": "F1, mean of the classes",
+    "f1_weighted": "F1, weighted by the classes",
+    "auc": "Area under the ROC curve",
+    "mae": "Mean absolute error",
+    "rmse": "Root of the mean squared error",
+}
+
+
+def facts_of(found: Comparison) -> dict[str, Any]:
+    """What a page says of a comparison, and how."""
+    return {
+        "comparison": found,
+        "score_name": "Accuracy" if found.score == "accuracy" else "R²",
+        "other_names": OTHER_SCORES,
+        "show": lambda *values: show_score(found.score, *values),
+        "show_change": lambda *values: show_change(found.score, *values),
+    }
+
+
+def verdict(
+    found: Comparison, before: str = "the model trained on raw rows", after: str = "The retrained model"
+) -> str:
+    """What the comparison says, in a careful sentence, and in a second one if little could be lost.
+
+    ``before`` and ``after`` are what the models are called.
+    """
+    if math.isnan(found.change.value):
+        return "The rows to compare on all have the same target: what was lost cannot be told from them."
+    said = _verdict_on_change(found, after)
+    without = "one that always says " + ("the most frequent class" if found.task == "classification" else "the mean")
+    if found.before.low <= found.baseline:
+        return f"{said} But {before} is not clearly better than {without}: little could be lost."
+    if found.after.low <= found.baseline:
+        return f"{said} It is not clearly better than {without}."
+    return said
+
+
+def _verdict_on_change(found: Comparison, model: str) -> str:
+    name = "accuracy" if found.score == "accuracy" else "R²"
+    change = show_change(found.score, found.change.low, found.change.high)
+    if found.change.low > 0:
+        return f"{model} gains {name}: {change}."
+    if found.change.high < 0:
+        return f"{model} loses {name}: {change}."
+    if found.change.low >= -NOTICEABLE_LOSS:
+        return f"No loss of {name} could be seen: the change is {change}."
+    rows = f"The {found.rows:,} test rows are" if found.rows > 1 else "A single test row is"
+    return f"{rows} too few to tell whether {name} is lost: the change is {change}."
+
+
+def show_score(score: str, *values: float) -> str:
+    """A score as people read it, or a range of scores."""
+    if score == "accuracy":
+        return " to ".join(f"{value * 100:.1f}" for value in values) + " %"
+    return " to ".join(f"{value:.3f}" for value in values)
+
+
+def show_change(score: str, *values: float) -> str:
+    """A difference of scores as people read it, or a range of them."""
+    if score == "accuracy":
+        return " to ".join(f"{value * 100:+.2f}" for value in values) + " points"
+    return " to ".join(f"{value:+.4f}" for value in values)
+
+
+def with_interval(show: Callable[..., str], score: str, found: Interval) -> str:
+    """A number and its interval as people read them."""
+    return f"{show(score, found.value)} ({show(score, found.low, found.high)})"

@@ -1,0 +1,213 @@
+"""The whole job for a model: anonymize its training rows, train it anew on them, and see what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from joblib import parallel_config
+
+from shoal.data import frames
+from shoal.data.files import replacing
+from shoal.data.schema import Schema, require_schema
+from shoal.data.table import require_same_columns
+from shoal.errors import ShoalError
+from shoal.evaluation.comparison import (
+    Comparison,
+    compare,
+    facts_of,
+    part_rows,
+    show_change,
+    show_score,
+    verdict,
+    with_interval,
+)
+from shoal.evaluation.plan import plan_methods, plan_models, require_seed
+from shoal.evaluation.provenance import Anonymization, Provenance, repeatable, trace
+from shoal.evaluation.scores import seeded, telling_why
+from shoal.jobs.release import Release, anonymize
+from shoal.models import features, target_of
+from shoal.models.guides import name_of
+from shoal.privacy.checking import check
+from shoal.privacy.models import PrivacyModel, check_constraints
+from shoal.privacy.risk import Risk
+from shoal.reports.report import facts as release_facts
+from shoal.reports.report import render, show_share
+from shoal.reports.summaries import FactSheet
+
+
+class Protection(FactSheet):
+    """A model trained on a k-anonymous release, and the evidence; made by :func:`protect`.
+
+    Attributes
+    ----------
+    release : Release
+        The anonymized training rows.
+    model : estimator
+        Trained on the release.
+    original : estimator
+        The same model trained on the raw rows, for comparison; it is not to be shipped.
+    comparison : Comparison
+    schema : Schema
+    raw_risk : Risk
+        Risk of re-identification in the raw training rows.
+    rows : int array
+        Where each released row was in the table that came in.
+    provenance : Provenance
+        On which rows the model was trained, and how, so that :func:`shoal.audit` can train others alike.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        model: Any,
+        original: Any,
+        comparison: Comparison,
+        schema: Schema,
+        raw_risk: Risk,
+        rows: np.ndarray,
+        provenance: Provenance,
+    ) -> None:
+        self.release = release
+        self.model = model
+        self.original = original
+        self.comparison = comparison
+        self.schema = schema
+        self.raw_risk = raw_risk
+        self.rows = rows
+        self.provenance = provenance
+
+    @property
+    def verdict(self) -> str:
+        """What the comparison says, in one careful sentence."""
+        return verdict(self.comparison)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What was gained and lost in a few facts, each a name and a text."""
+        found = self.comparison
+        facts = [
+            ("model", name_of(self.model)),
+            (f"{found.score} before", with_interval(show_score, found.score, found.before)),
+            (f"{found.score} after", with_interval(show_score, found.score, found.after)),
+            ("change", with_interval(show_change, found.score, found.change)),
+        ]
+        if found.agreement is not None:
+            facts.append(("both models say the same of", f"{show_share(found.agreement)} of the rows"))
+        return facts + self.release.summary()
+
+    def to_html(
+        self, path: str | Path, *, title: str = "Model protection report", released_file: str | Path | None = None
+    ) -> None:
+        """Write the evidence as one page that needs nothing from elsewhere; it is there in full or not at all."""
+        facts = release_facts(self.release, raw_risk=self.raw_risk, released_file=released_file)
+        page = render(facts | self._facts(), title, "protection.html.j2")
+        with replacing(path) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+
+    def _facts(self) -> dict[str, Any]:
+        return facts_of(self.comparison) | {
+            "verdict": self.verdict,
+            "model_name": name_of(self.model),
+            "target": target_of(self.schema).name,
+            "seen_raw": [name for name in features(self.schema) if self.schema[name].role != "quasi"],
+            "findings": {"guide": None, "tried": []} | self.release.findings,
+            "guide_names": describe_guide,
+        }
+
+
+def protect(
+    frame: Any,
+    schema: Schema,
+    model: Any = "forest",
+    k: int = 10,
+    *,
+    test: Any = None,
+    test_size: float = 0.2,
+    method: str = "accuracy-guided",
+    constraints: Sequence[PrivacyModel] = (),
+    recoding: str | None = None,
+    random_state: int = 0,
+    **options: Any,
+) -> Protection:
+    """Anonymize training rows, train a model on them, and compare it with one that was trained on the raw rows.
+
+    Parameters
+    ----------
+    frame : pandas, polars or pyarrow table
+        Rows to train on.
+    schema : Schema
+        With one target.
+    model : str or estimator
+        A name that :func:`shoal.make_model` knows, or a scikit-learn estimator, of which a fresh copy is trained. One
+        that was trained on some named columns, and is no pipeline, sees only those.
+    k : int
+        Rows that must be released alike at least.
+    test : table, optional
+        Rows to compare on. Without them a part of ``frame`` is held out: it is neither trained on nor released.
+    test_size : float
+        Share of the rows that is held out.
+    method, constraints
+        As for :func:`shoal.anonymize`.
+    recoding : str, optional
+        By default the method's own, or ``"representative"`` where that writes ranges, which are of no use to a model.
+    random_state : int
+        Seed of the split, the method and the models, from 0 on.
+    **options
+        Further parameters of the method.
+
+    Examples
+    --------
+    >>> from shoal import protect
+    >>> from shoal.datasets import make_census
+    >>> census = make_census(1000)
+    >>> protection = protect(census.frame, census.schema, "tree", k=20, guide="hard")
+    >>> protection.release.k >= 20, protection.comparison.rows
+    (True, 200)
+    """
+    require_schema(schema)
+    require_seed("random_state", random_state)
+    opened = nw.maybe_reset_index(frames.open_frame(frame))
+    frames.require_rows(opened)
+    require_same_columns(opened.columns, schema)
+    label, planned = _only(plan_models(model, schema), "model")
+    _, chosen = _only(plan_methods(method, check_constraints(constraints), recoding, options), "method")
+    parts = part_rows(opened, schema, test, test_size, random_state)
+    train, y, names = opened[parts.rows], parts.y, features(schema)
+    raw_rows = train.select(names).to_native()
+    # A model that can compute in threads does, unless it says otherwise itself: only one is trained at a time.
+    in_threads = partial(parallel_config, backend="threading", n_jobs=options.get("n_jobs") or -1)
+    with telling_why(label), in_threads():
+        original = seeded(planned, random_state).fit(raw_rows, y)
+    guided_by = {"model": original} if chosen.takes_model else {}
+    release = anonymize(
+        train.to_native(), schema, k, method=chosen.name, random_state=random_state, **guided_by, **chosen.options
+    )
+    released = frames.open_frame(release.frame).select(names).to_native()
+    seen = parts.held_out.select(names).to_native()
+    with telling_why(label), in_threads():
+        retrained = seeded(planned, random_state).fit(released, y[release.rows])
+        comparison = compare(original, retrained, seen, parts.truth, (raw_rows, y), (released, y[release.rows]), schema)
+    raw_risk, rows = check(train, schema).risk, parts.rows[release.rows]
+    way = Anonymization(chosen.name, k, check_constraints(constraints), repeatable(chosen.options, release.findings))
+    return Protection(release, retrained, original, comparison, schema, raw_risk, rows, trace(opened, rows, way))
+
+
+def _only(planned: dict[str, Any], what: str) -> tuple[str, Any]:
+    if len(planned) > 1:
+        raise ShoalError(f"One {what} is needed, not {', '.join(planned)}: choose one, or compare them by evaluate.")
+    return next(iter(planned.items()))
+
+
+def describe_guide(guide: Any) -> str:
+    """What groups follow, in words."""
+    if guide == "hard":
+        return "the predicted classes (as published)"
+    if guide == "mondrian":
+        return "the attributes alone (Mondrian)"
+    if guide == 1:
+        return "what the model says, as logits"
+    return f"what the model says, {guide:.0%}, and the attributes themselves, {1 - guide:.0%}"

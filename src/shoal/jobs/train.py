@@ -1,0 +1,355 @@
+"""Train a model that leans less on what is sensitive, and show what that cost."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+from joblib import parallel_config
+from sklearn.base import clone
+
+from shoal.data import frames
+from shoal.data.files import replacing
+from shoal.data.schema import Schema, require_schema
+from shoal.data.table import require_same_columns
+from shoal.errors import ShoalError, reason
+from shoal.evaluation.comparison import (
+    Comparison,
+    compare,
+    facts_of,
+    part_rows,
+    show_change,
+    show_score,
+    verdict,
+    with_interval,
+)
+from shoal.evaluation.plan import require_jobs, require_seed
+from shoal.evaluation.provenance import Provenance, trace
+from shoal.evaluation.scores import telling_why
+from shoal.models import features, target_of, task_of
+from shoal.models.guides import name_of
+from shoal.reports.report import library_versions, listed, render, show_share
+from shoal.reports.summaries import FactSheet
+from shoal.trees._base import PrivacyTrees
+from shoal.trees.boost import PrivacyBoostClassifier
+from shoal.trees.export import export_text
+from shoal.trees.forest import PrivacyForestClassifier, PrivacyForestRegressor
+from shoal.trees.search import NOTHING, PrivacySearchCV, TriedSetting
+from shoal.trees.tree import PrivacyTreeClassifier, PrivacyTreeRegressor
+
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    "tree": {"classification": PrivacyTreeClassifier, "regression": PrivacyTreeRegressor},
+    "forest": {"classification": PrivacyForestClassifier, "regression": PrivacyForestRegressor},
+    "boost": {"classification": PrivacyBoostClassifier},
+}
+MOST_RULES = 200
+"""Lines of a tree that a page shows."""
+
+
+class Lean(NamedTuple):
+    """How much two models lean on a feature: the plain one, and the guided one."""
+
+    name: str
+    role: str
+    sensitivity: float
+    before: float
+    after: float
+    """Importances, as shares of all."""
+    splits_before: int
+    splits_after: int
+
+
+class Training(FactSheet):
+    """A model that leans less on what is sensitive, and the evidence; made by :func:`train`.
+
+    Attributes
+    ----------
+    model : estimator
+        Trained with the best setting.
+    plain : estimator
+        The same, but for knowing of no sensitivity.
+    search : PrivacySearchCV
+        What was tried on folds of the training rows.
+    comparison : Comparison
+        Both models on rows that neither has seen.
+    leaning : tuple of Lean
+        The features, those that the plain model leans on most first.
+    schema : Schema
+    provenance : Provenance
+        On which rows the model was trained, for :func:`shoal.audit`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        plain: Any,
+        search: PrivacySearchCV,
+        comparison: Comparison,
+        schema: Schema,
+        provenance: Provenance,
+    ) -> None:
+        self.model = model
+        self.plain = plain
+        self.search = search
+        self.comparison = comparison
+        self.schema = schema
+        self.provenance = provenance
+        self.leaning = _leaning(plain, model, schema)
+
+    @property
+    def sensitive(self) -> list[Lean]:
+        """The sensitive features."""
+        return [one for one in self.leaning if one.sensitivity > 0]
+
+    @property
+    def importance(self) -> tuple[float, float]:
+        """The importance of the sensitive features together, before and after."""
+        return sum(one.before for one in self.sensitive), sum(one.after for one in self.sensitive)
+
+    @property
+    def verdict(self) -> str:
+        """What was reached, in careful sentences."""
+        names, it = listed(one.name for one in self.sensitive), "it" if len(self.sensitive) == 1 else "them"
+        before, after = self.importance
+        if before == after == 0:
+            said = f"Even the plain model does not use {names}."
+        elif self.search.best_.setting == NOTHING:
+            said = f"No setting that was tried leans less on {names} at this cost: the model is the plain one."
+        elif after == 0:
+            said = f"The model does not use {names} at all; the plain one leans on {it} by {show_share(before)}."
+        else:
+            said = f"The model leans on {names} by {show_share(after)} instead of {show_share(before)}."
+        return f"{said} {verdict(self.comparison, before='the plain model', after='The guided model')}"
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What was gained and lost in a few facts, each a name and a text."""
+        found, (before, after) = self.comparison, self.importance
+        return [
+            ("model", name_of(self.model)),
+            ("setting", describe_setting(self.search.best_.setting)),
+            ("sensitive", listed(one.name for one in self.sensitive)),
+            ("importance before", show_share(before)),
+            ("importance after", show_share(after)),
+            (f"{found.score} before", with_interval(show_score, found.score, found.before)),
+            (f"{found.score} after", with_interval(show_score, found.score, found.after)),
+            ("change", with_interval(show_change, found.score, found.change)),
+        ]
+
+    def to_html(self, path: str | Path, *, title: str = "Training report") -> None:
+        """Write the evidence as one page that needs nothing from elsewhere; it is there in full or not at all."""
+        page = render(self._facts(), title, "training.html.j2")
+        with replacing(path) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers of the page by name."""
+        before, after = self.importance
+        return {
+            "verdict": self.verdict,
+            "setting": self.search.best_.setting,
+            "importance": {"before": before, "after": after},
+            "features": self.leaning,
+            "comparison": self.comparison,
+            "tried": self.search.tried_,
+        }
+
+    def rules(self) -> str | None:
+        """The rules of a single tree as text; None of several."""
+        return export_text(self.model) if len(self.model._trees()) == 1 else None
+
+    def _facts(self) -> dict[str, Any]:
+        search, rules = self.search, self.rules()
+        lines = [] if rules is None else rules.splitlines()
+        return facts_of(self.comparison) | {
+            "verdict": self.verdict,
+            "model_name": name_of(self.model),
+            "target": target_of(self.schema).name,
+            "sensitive": self.sensitive,
+            "importance": self.importance,
+            "leaning": self.leaning,
+            "setting": describe_setting(search.best_.setting),
+            "describe": describe_setting,
+            "tried": search.tried_,
+            "best": search.best_,
+            "plain": search.plain_,
+            "points": _points(search.tried_),
+            "bound": _describe_bound(search, self.comparison.score),
+            "n_folds": search.n_splits_,
+            "rules": "\n".join(lines[:MOST_RULES]),
+            "n_rules_left": max(len(lines) - MOST_RULES, 0),
+            "parameters": {k: v for k, v in self.model.get_params().items() if k not in ("sensitivity", *NOTHING)},
+            "versions": library_versions(),
+            "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        }
+
+
+def train(
+    frame: Any,
+    schema: Schema,
+    estimator: Any = "forest",
+    *,
+    sensitivity: Mapping[str, float] | None = None,
+    max_accuracy_loss: float | None = None,
+    max_importance: float | None = None,
+    test: Any = None,
+    test_size: float = 0.2,
+    cv: Any = 3,
+    n_jobs: int = -1,
+    random_state: int = 0,
+    **options: Any,
+) -> Training:
+    """Find how little a model can lean on sensitive features at a bearable cost, train it, and see what it cost.
+
+    Parameters
+    ----------
+    frame : pandas, polars or pyarrow table
+        Rows to train on.
+    schema : Schema
+        With one target. Identifiers are left out; all other attributes are features.
+    estimator : {"tree", "forest", "boost"} or estimator
+        What is trained: its name, or a :class:`PrivacyForestClassifier` or another of these with parameters.
+    sensitivity : dict, optional
+        Features, each with a weight from 0 to 1. By default the sensitive attributes of the schema, with 1.
+    max_accuracy_loss : float, optional
+        What the score may fall by in the search, accuracy or R²; 0.01 if no bound is given.
+    max_importance : float, optional
+        What the importance of the sensitive features together may be at most, as a share.
+    test : table, optional
+        Rows to compare on. Without them a part of ``frame`` is held out.
+    test_size : float
+        Share of the rows that is held out.
+    cv : int or splitter
+        Folds of the search.
+    n_jobs : int
+        Models that are trained side by side; -1 for one a core.
+    random_state : int
+        Seed of the split and the models, from 0 on.
+    **options
+        Parameters of the estimator, such as ``max_depth``.
+
+    Examples
+    --------
+    >>> from shoal import train
+    >>> from shoal.datasets import make_census
+    >>> census = make_census(1500)
+    >>> training = train(census.frame, census.schema, "tree", sensitivity={"age": 1.0}, max_depth=6)
+    >>> before, after = training.importance
+    >>> after < before
+    True
+    """
+    require_schema(schema)
+    require_seed("random_state", random_state)
+    require_jobs(n_jobs)
+    opened = nw.maybe_reset_index(frames.open_frame(frame))
+    frames.require_rows(opened)
+    require_same_columns(opened.columns, schema)
+    wanted = _read_weights(sensitivity, schema)
+    planned = _plan(estimator, schema, opened, options).set_params(sensitivity=wanted, random_state=random_state)
+    parts = part_rows(opened, schema, test, test_size, random_state)
+    names = features(schema)
+    rows, seen = opened[parts.rows].select(names).to_native(), parts.held_out.select(names).to_native()
+    search = PrivacySearchCV(
+        planned,
+        max_accuracy_loss=max_accuracy_loss,
+        max_risk=max_importance,
+        cv=cv,
+        n_jobs=n_jobs,
+    )
+    with telling_why(name_of(planned)), parallel_config(backend="threading", n_jobs=n_jobs):
+        model = search.fit(rows, parts.y).best_estimator_
+        plain = clone(planned).set_params(**NOTHING).fit(rows, parts.y)
+        trained_on = rows, parts.y
+        comparison = compare(plain, model, seen, parts.truth, trained_on, trained_on, schema)
+    return Training(model, plain, search, comparison, schema, trace(opened, parts.rows))
+
+
+def _read_weights(sensitivity: Mapping[str, float] | None, schema: Schema) -> dict[str, float]:
+    names = features(schema)
+    if sensitivity is None:
+        sensitive = {attribute.name: 1.0 for attribute in schema.sensitive if attribute.name in names}
+        if not sensitive:
+            raise ShoalError(
+                "The schema has no sensitive attribute: give it the role 'sensitive' there, or pass a sensitivity "
+                "(--sensitive NAME)."
+            )
+        return sensitive
+    unknown = [name for name in sensitivity if name not in names]
+    if unknown:
+        raise ShoalError(f"{unknown[0]!r} is no feature of the model: choose among {listed(names)}.")
+    if not any(weight > 0 for weight in sensitivity.values()):
+        raise ShoalError("No feature has a sensitivity above 0: name one, with a weight up to 1.")
+    return {str(name): float(weight) for name, weight in sensitivity.items()}
+
+
+def _plan(estimator: Any, schema: Schema, frame: nw.DataFrame[Any], options: dict[str, Any]) -> PrivacyTrees:
+    """The untrained estimator; numbers that the schema calls names are taken as such."""
+    task = task_of(schema)
+    searched = [name for name in options if name in NOTHING]
+    if searched:
+        raise ShoalError(f"{searched[0]!r} is what the search is for: leave it out, or fit the estimator by itself.")
+    if isinstance(estimator, PrivacyTrees):
+        planned: PrivacyTrees = clone(estimator)
+    else:
+        kinds = ESTIMATORS.get(estimator) if isinstance(estimator, str) else None
+        if kinds is None:
+            raise ShoalError(f"There is no estimator {estimator!r}: choose {listed(ESTIMATORS)}.")
+        if task not in kinds:
+            raise ShoalError(f"{estimator!r} learns classes, but the target is a number: choose tree or forest.")
+        named = [name for name in features(schema) if schema[name].kind == "nominal"]
+        planned = kinds[task](categorical_features=named)
+    try:
+        return planned.set_params(**options)
+    except ValueError as error:
+        raise ShoalError(f"{name_of(planned)} does not take that ({reason(error)}).") from None
+
+
+def _leaning(plain: Any, model: Any, schema: Schema) -> tuple[Lean, ...]:
+    columns = zip(
+        plain.feature_names_in_,
+        model.sensitivity_.tolist(),
+        plain.feature_importances_.tolist(),
+        model.feature_importances_.tolist(),
+        plain.n_splits_.tolist(),
+        model.n_splits_.tolist(),
+        strict=True,
+    )
+    found = [Lean(str(name), schema[str(name)].role, *numbers) for name, *numbers in columns]
+    return tuple(sorted(found, key=lambda one: -one.before))
+
+
+def describe_setting(setting: Mapping[str, Any]) -> str:
+    """A setting of the three methods in words."""
+    said = []
+    if setting["penalty"]:
+        said.append(f"penalty {setting['penalty']:g}" + (" that can stop" if setting["penalty_stops"] else ""))
+    if setting["min_level"]:
+        said.append(f"splits only from level {setting['min_level']} on")
+    if setting["max_splits"] is not None:
+        most = setting["max_splits"]
+        scope = "in all trees" if setting.get("share") == "ensemble" else "a tree"
+        said.append("no split on it" if most == 0 else f"at most {most:g} split{'s' if most > 1 else ''} {scope}")
+    return ", ".join(said) or "no method"
+
+
+def _describe_bound(search: PrivacySearchCV, score: str) -> str:
+    loss = search.max_accuracy_loss
+    if loss is None and search.max_risk is None:
+        loss = 0.01
+    said = [] if loss is None else [f"the score falls by no more than {show_change(score, loss).lstrip('+')}"]
+    if search.max_risk is not None:
+        said.append(f"the importance is at most {show_share(search.max_risk)}")
+    return " and ".join(said)
+
+
+def _points(tried: list[TriedSetting]) -> list[dict[str, Any]]:
+    """Where the settings lie in a drawing, from 0 to 1: importance to the right, score upwards."""
+    low, high = min(one.score for one in tried), max(one.score for one in tried)
+    most = max(one.risk for one in tried) or 1.0
+    spread = (high - low) or 1.0
+    return [
+        {"x": one.risk / most, "y": (one.score - low) / spread, "setting": one.setting, "frontier": one.on_frontier}
+        for one in tried
+    ]

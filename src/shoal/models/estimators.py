@@ -1,0 +1,166 @@
+"""Estimators that stand between a table and a model: they take columns of any library, and any classes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from shoal.data import frames
+from shoal.data.frames import Factor
+from shoal.data.table import TOP
+from shoal.data.value_text import in_number_order, parse_texts, plain_text, positions_of
+from shoal.errors import DataError
+
+
+class FrameEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Columns of a table, of whatever library, as numbers.
+
+    Parameters
+    ----------
+    columns : dict
+        For each column ``"numeric"``, ``"nominal"``, ``"ordinal"``, or a list of its values in order. Nominal values
+        are numbered by the alphabet. Ordinal ones are numbers themselves, or numbered in order.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> people = pl.DataFrame({"age": [31, None], "sex": ["f", "m"], "size": ["S", "L"]})
+    >>> FrameEncoder({"age": "numeric", "sex": "nominal", "size": ["S", "M", "L"]}).fit_transform(people)
+    array([[31.,  0.,  0.],
+           [nan,  1.,  2.]])
+    """
+
+    def __init__(self, columns: Mapping[str, str | Sequence[Any]]) -> None:
+        self.columns = columns
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the values of nominal columns, and of ordinal ones whose order is not given."""
+        self.categories_ = {}
+        for name, factor in self._factors(X).items():
+            coding = self.columns[name]
+            if coding == "numeric":
+                continue
+            order = list(coding) if not isinstance(coding, str) else factor.values.tolist()
+            texts = [plain_text(value, factor.content) for value in order]
+            if coding != "ordinal" or (factor.content == "text" and in_number_order(texts) is None):
+                self.categories_[name] = texts
+        self.n_features_in_ = len(self.columns)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Numbers of the rows: NaN where a value is missing, -1 where a nominal or ordered one is not known."""
+        check_is_fitted(self, "categories_")
+        factors = self._factors(X)
+        n_rows = len(next(iter(factors.values())).codes)
+        encoded = np.empty((n_rows, len(factors)))
+        for j, (name, factor) in enumerate(factors.items()):
+            encoded[:, j] = np.append(self._values(name, factor), np.nan)[factor.codes]
+        return encoded
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns."""
+        return np.array(list(self.columns), dtype=object)
+
+    def _values(self, name: str, factor: Factor) -> np.ndarray:
+        """The number of each distinct value of a column."""
+        if name not in self.categories_:
+            return numbers_of(factor, name)
+        code = {text: float(i) for i, text in enumerate(self.categories_[name])}
+        # A value without a place in the order is as good as missing; one without a name is of no class at all.
+        unknown = -1.0 if self.columns[name] == "nominal" else np.nan
+        return np.array([code.get(plain_text(value, factor.content), unknown) for value in factor.values], float)
+
+    def _factors(self, X: Any) -> dict[str, Factor]:
+        opened = frames.open_frame(X)
+        for name in self.columns:
+            if name not in opened.columns:
+                raise DataError(f"Column {name!r} is not in the table, but the model sees it: add it.")
+        names = list(self.columns)
+        found = frames.in_threads(lambda name: frames.factorize(opened[name]), names, len(opened))
+        return dict(zip(names, found, strict=True))
+
+
+class ModelPipeline(Pipeline):  # type: ignore[misc]
+    """A pipeline that does not warn of a solver that stopped at its last iteration: its score tells."""
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Prepare the rows and train the model."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            super().fit(X, y, **params)
+        return self
+
+
+class CodedTarget(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that wants classes to be numbers from 0 on, for any classes."""
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Number the classes and train the classifier."""
+        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        self.classifier_ = clone(self.classifier).fit(X, codes)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row."""
+        return self.classes_[np.asarray(self.classifier_.predict(X), np.intp)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class."""
+        return np.asarray(self.classifier_.predict_proba(X))
+
+
+class StoppingMLPClassifier(MLPClassifier):  # type: ignore[misc]
+    """A network that stops when rows that it holds out are predicted no better, if every class has rows to hold out."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train the network."""
+        sizes = np.unique(np.asarray(y), return_counts=True)[1]
+        held_out = math.floor(self.validation_fraction * sizes.sum())
+        with _early_stopping_if(sizes.min() > 1 and held_out >= len(sizes), self):
+            return super().fit(X, y)
+
+
+class StoppingMLPRegressor(MLPRegressor):  # type: ignore[misc]
+    """A network that stops when rows that it holds out are predicted no better, if there are rows to hold out."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train the network."""
+        with _early_stopping_if(math.floor(self.validation_fraction * len(y)) > 1, self):
+            return super().fit(X, y)
+
+
+@contextmanager
+def _early_stopping_if(rows_suffice: bool, network: Any) -> Iterator[None]:
+    """Let a network train without early stopping where it could not hold out rows."""
+    asked = network.early_stopping
+    network.early_stopping = bool(asked and rows_suffice)
+    try:
+        yield
+    finally:
+        network.early_stopping = asked
+
+
+def numbers_of(factor: Factor, name: str) -> np.ndarray:
+    """The distinct values of a column as numbers, days since 1970 if they are dates; what is suppressed is missing."""
+    values = factor.values
+    if factor.content == "boolean":
+        return values.astype(float)
+    if factor.content != "text":
+        return positions_of(values, name)
+    shown = values != TOP
+    numbers = np.full(len(values), np.nan)
+    numbers[shown] = positions_of(parse_texts(values[shown], name), name)
+    return numbers

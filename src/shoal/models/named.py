@@ -1,0 +1,233 @@
+"""Models by name, made to take tables of a schema as they are."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from shoal.data import frames
+from shoal.data.frames import Factor
+from shoal.data.hierarchy.hierarchy import Hierarchy
+from shoal.data.schema import Attribute, Schema, require_schema
+from shoal.data.value_text import plain_text
+from shoal.errors import DataError, SchemaError, ShoalError, reason
+from shoal.models.estimators import CodedTarget, FrameEncoder, ModelPipeline, numbers_of
+
+Task = Literal["classification", "regression"]
+MOST_CATEGORIES = 255
+"""Columns that a nominal attribute becomes at most; its rarest values share one."""
+LARGEST_SURE_FLOAT = 2.0**53
+"""Beyond it a float may stand for several whole numbers."""
+
+
+def model_names() -> list[str]:
+    """Names of the models that :func:`make_model` makes.
+
+    >>> model_names()[:3]
+    ['tree', 'forest', 'boosting']
+    """
+    return list(_MODELS)
+
+
+def make_model(name: str, schema: Schema, random_state: Any = 0, task: Task | None = None) -> Pipeline:
+    """Make an untrained model that takes tables of this schema as they are.
+
+    Nominal attributes become one column a value (values that come later are ignored), numbers and dates have missing
+    values replaced by the median, ordinal ones are numbered in their order. Models that need it have all of them
+    standardised; ``boosting`` takes nominal and missing values as they are. ``mlp`` stops training when rows that it
+    holds out are predicted no better, which is more accurate and many times faster than to train to the end.
+    Identifiers and the target are never seen.
+
+    Parameters
+    ----------
+    name : str
+        ``tree``, ``forest`` (or ``rf``), ``boosting`` (or ``hgb``), ``mlp``, ``logistic``, ``svm``, ``neighbors``,
+        ``bayes``, and with the extra ``boosting`` also ``xgb`` and ``lgbm``.
+    schema : Schema
+    random_state : int, RandomState or None
+    task : {"classification", "regression"}, optional
+        By default what the target's kind asks for: numbers are regressed, all else is classified.
+
+    Returns
+    -------
+    Pipeline
+        It is trained and used with pandas, polars or pyarrow tables.
+
+    Examples
+    --------
+    >>> from shoal.datasets import make_census
+    >>> from shoal.models import make_model, read_target
+    >>> census = make_census(500)
+    >>> model = make_model("tree", census.schema).fit(census.frame, read_target(census.frame, census.schema))
+    >>> model.predict(census.frame[:2]).shape
+    (2,)
+    """
+    require_schema(schema)
+    found = _find(name)
+    task = task_of(schema) if task is None else task
+    if task not in ("classification", "regression"):
+        raise ShoalError(f"There is no task {task!r}: choose 'classification' or 'regression'.")
+    return around(found.make(name, task, random_state), schema, scaled=found.scaled)
+
+
+def around(estimator: Any, schema: Schema, *, names: Sequence[str] | None = None, scaled: bool = True) -> Pipeline:
+    """Put the preparation of :func:`make_model` before any scikit-learn estimator.
+
+    One that can tell by itself which columns are categories (it has a parameter ``categorical_features``) gets each
+    nominal attribute as one column of codes. It sees the attributes of these ``names``, by default all features.
+    """
+    attributes = [schema[name] for name in (features(schema) if names is None else names)]
+    if not attributes:
+        raise SchemaError("The schema has nothing for a model to see: give an attribute the role 'quasi' or 'other'.")
+    nominal = [j for j, attribute in enumerate(attributes) if attribute.kind == "nominal"]
+    numbers = [j for j, attribute in enumerate(attributes) if attribute.kind != "nominal"]
+    if hasattr(estimator, "categorical_features"):
+        codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan, max_categories=MOST_CATEGORIES)
+        steps = [("nominal", codes, nominal), ("numbers", "passthrough", numbers)]
+        estimator = clone(estimator).set_params(categorical_features=list(range(len(nominal))))
+    else:
+        one_hot = OneHotEncoder(handle_unknown="ignore", max_categories=MOST_CATEGORIES, sparse_output=False)
+        median = SimpleImputer(strategy="median", keep_empty_features=True)
+        scale = make_pipeline(median, StandardScaler()) if scaled else median
+        steps = [("nominal", one_hot, nominal), ("numbers", scale, numbers)]
+    prepare = ColumnTransformer(steps)
+    encode = FrameEncoder({attribute.name: _coding(attribute) for attribute in attributes})
+    return ModelPipeline([("encode", encode), ("prepare", prepare), ("model", estimator)])
+
+
+def features(schema: Schema) -> list[str]:
+    """Names of the attributes that a model sees: all but identifiers and targets.
+
+    >>> features(Schema([Attribute("id", "identifier"), Attribute("age"), Attribute("income", "target")]))
+    ['age']
+    """
+    return [attribute.name for attribute in schema if attribute.role in ("quasi", "sensitive", "other")]
+
+
+def target_of(schema: Schema) -> Attribute:
+    """The one attribute that a model predicts."""
+    require_schema(schema)
+    if not schema.target:
+        raise SchemaError("The schema has no target: give the role 'target' to the attribute that is predicted.")
+    if len(schema.target) > 1:
+        names = ", ".join(attribute.name for attribute in schema.target[:12])
+        raise SchemaError(f"The schema has {len(schema.target)} targets, {names}: leave the role 'target' to one.")
+    return schema.target[0]
+
+
+def task_of(schema: Schema) -> Task:
+    """What the target asks for: numbers are regressed, all else is classified."""
+    return "regression" if target_of(schema).kind == "numeric" else "classification"
+
+
+def read_target(frame: Any, schema: Schema) -> np.ndarray:
+    """The target of each row: numbers to regress, or classes, which a model gives back as they are in the table.
+
+    Classes that are whole numbers are int64, however the library stores them, and Booleans are bool; all others are
+    texts, also numbers that are not whole, which scikit-learn takes for no classes.
+    """
+    target, opened = target_of(schema), frames.open_frame(frame)
+    if target.name not in opened.columns:
+        raise DataError(f"The target {target.name!r} is not a column of the table: add it, or mend the schema.")
+    factor = frames.factorize(opened[target.name])
+    missing = factor.codes < 0
+    if missing.any():
+        raise DataError(
+            f"The target {target.name!r} has {missing.sum()} missing values, the first in row {missing.argmax()}: "
+            "drop these rows."
+        )
+    if target.kind == "numeric":
+        return numbers_of(factor, target.name)[factor.codes]
+    return _classes(factor)[factor.codes]
+
+
+def _classes(factor: Factor) -> np.ndarray:
+    values = factor.values
+    if factor.content == "boolean":
+        return values.astype(bool)
+    if factor.content == "number" and _are_whole(values):
+        return values.astype(np.int64)
+    return np.array([plain_text(value, factor.content) for value in values])
+
+
+def _are_whole(values: np.ndarray) -> bool:
+    """Whether numbers are the same as int64."""
+    if values.dtype.kind in "iu":
+        return int(values.max(initial=0)) <= np.iinfo(np.int64).max
+    return bool((np.abs(values) <= LARGEST_SURE_FLOAT).all() and (values == np.rint(values)).all())
+
+
+class _Model(NamedTuple):
+    """Where a model is found, and how it is made."""
+
+    module: str
+    classifier: str
+    regressor: str | None
+    scaled: bool = False
+    seeded: bool = True
+    options: Mapping[str, Any] = {}
+
+    def make(self, name: str, task: Task, random_state: Any) -> Any:
+        """The bare estimator."""
+        class_name = self.classifier if task == "classification" else self.regressor
+        if class_name is None:
+            others = ", ".join(other for other, model in _MODELS.items() if model.regressor)
+            raise ShoalError(
+                f"The model {name!r} cannot predict numbers: choose {others}, or make the target nominal in the schema."
+            )
+        try:
+            cls = getattr(importlib.import_module(self.module), class_name)
+        except (ImportError, OSError) as error:  # a library that misses a part of the system fails with the second
+            raise ShoalError(
+                f"The model {name!r} needs the package {self.module!r}, which cannot be used ({reason(error)}): "
+                "pip install 'shoal[boosting]'."
+            ) from None
+        seed = {"random_state": random_state} if self.seeded else {}
+        estimator = cls(**self.options, **seed)
+        return CodedTarget(estimator) if class_name == "XGBClassifier" else estimator
+
+
+# One thread each: whoever trains several models runs them side by side, and sums do not depend on the threads.
+_MODELS = {
+    "tree": _Model("sklearn.tree", "DecisionTreeClassifier", "DecisionTreeRegressor"),
+    "forest": _Model("sklearn.ensemble", "RandomForestClassifier", "RandomForestRegressor"),
+    "boosting": _Model("sklearn.ensemble", "HistGradientBoostingClassifier", "HistGradientBoostingRegressor"),
+    "mlp": _Model(
+        "shoal.models.estimators",
+        "StoppingMLPClassifier",
+        "StoppingMLPRegressor",
+        scaled=True,
+        options={"early_stopping": True},
+    ),
+    "logistic": _Model("sklearn.linear_model", "LogisticRegression", None, scaled=True, options={"max_iter": 1000}),
+    "svm": _Model("sklearn.svm", "LinearSVC", "LinearSVR", scaled=True, options={"dual": "auto"}),
+    "neighbors": _Model("sklearn.neighbors", "KNeighborsClassifier", "KNeighborsRegressor", scaled=True, seeded=False),
+    "bayes": _Model("sklearn.naive_bayes", "GaussianNB", None, seeded=False),
+    "xgb": _Model("xgboost", "XGBClassifier", "XGBRegressor", options={"n_jobs": 1, "verbosity": 0}),
+    "lgbm": _Model("lightgbm", "LGBMClassifier", "LGBMRegressor", options={"n_jobs": 1, "verbosity": -1}),
+}
+_ALIASES = {"rf": "forest", "hgb": "boosting"}
+
+
+def _find(name: str) -> _Model:
+    found = _MODELS.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
+    if found is None:
+        names = ", ".join(sorted([*_MODELS, *_ALIASES]))
+        raise ShoalError(f"There is no model {name!r}: choose {names}, or pass a scikit-learn estimator.")
+    return found
+
+
+def _coding(attribute: Attribute) -> str | list[Any]:
+    if attribute.kind != "ordinal":
+        return attribute.kind
+    if attribute.order is not None:
+        return list(attribute.order)
+    return list(attribute.hierarchy.values) if isinstance(attribute.hierarchy, Hierarchy) else "ordinal"

@@ -1,0 +1,299 @@
+"""What a group is released as: one value for each quasi-identifier."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from shoal._kernels import groups as grouping
+from shoal._kernels import hierarchy as trees
+from shoal._kernels import recoding as kernel
+from shoal._kernels.geometry import LARGEST_SET, LINE, SET, TREE
+from shoal.data import frames
+from shoal.data.schema import Schema
+from shoal.data.table import TOP, Column, Table
+from shoal.partition.geometry import Nodes, bounds, distinct_values, forms, group_members, measure_geometry
+
+TEXT_RECODINGS = ("interval", "set", "level")
+"""Recodings that may write a range, a set or a node where a value was, as text."""
+RECODINGS = ("interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample")
+
+
+class Recoded(NamedTuple):
+    """What each group is released as in one column: either new values, or the value of one of the table's rows."""
+
+    values: list[Any] | None = None
+    rows: np.ndarray | None = None
+
+
+def recode(
+    table: Table,
+    labels: np.ndarray,
+    recoding: str,
+    members: np.ndarray | None = None,
+    random: np.random.Generator | None = None,
+    classes: np.ndarray | None = None,
+) -> dict[str, Recoded]:
+    """Release every group as one value a quasi-identifier.
+
+    Parameters
+    ----------
+    table : Table
+    labels : int array (n,)
+        Group of each row, -1 for suppressed ones.
+    recoding : {"interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample"}
+        Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; the row whose distances to
+        the others add up to least; the row nearest to the group's mean, each attribute in units of its spread; medians
+        (and most frequent values); the row nearest to the median among those of the group's most frequent class; means
+        (and most frequent values); a row drawn at random.
+    members : bool array (n,), optional
+        Rows that are released, if only some are. Ranges, ancestors and sets cover all rows of a group; a row that
+        stands for its group is one that is released.
+    random : Generator, optional
+        For ``"sample"``.
+    classes : int array (n,), optional
+        Class of each row, for ``"majority"``.
+    """
+    if recoding in ("interval", "set"):
+        return _spans(table, labels, sets=recoding == "set")
+    if members is not None:
+        labels = _of_members(labels, members)
+    if recoding in ("mean", "median"):
+        return _centers(table, labels, means=recoding == "mean")
+    if recoding == "sample":
+        rows = _drawn_rows(table, labels, random)
+    elif recoding == "majority":
+        rows = _majority_rows(table, labels, classes)
+    else:
+        rows = _central_rows(table, labels, recoding)
+    return {column.name: Recoded(rows=rows) for column in table.quasi}
+
+
+def recode_as_nodes(table: Table, labels: np.ndarray, nodes: Nodes) -> dict[str, Recoded]:
+    """Release every group as the nodes it was generalised to, whatever part of them its rows fill."""
+    suppressed = bool((labels < 0).any())
+    order, starts = group_members(labels)
+    recoded = {}
+    for j, column in enumerate(table.quasi):
+        node, low, high = nodes.node[:, j], nodes.low[:, j], nodes.high[:, j]
+        whole = column.tree is not None and bool((node >= column.n_values).any())
+        if not suppressed and not whole and (low == high).all():
+            recoded[column.name] = Recoded(rows=order[starts[:-1]])
+            continue
+        texts = np.array([column.text(code) for code in range(column.n_values)], object)
+        if column.tree is not None:
+            values = list(_node_texts(column, texts)[node])
+        else:
+            # A range of all there is says no more than the top.
+            everything = (low == 0) & (high == column.n_values - 1) & (low < high)
+            values = np.where(everything, TOP, np.array(_ranges(column, low, high, texts), object)).tolist()
+        recoded[column.name] = Recoded(values)
+    return recoded
+
+
+def _spans(table: Table, labels: np.ndarray, *, sets: bool) -> dict[str, Recoded]:
+    found = bounds(table, labels)
+    form = forms(table, sets=sets)
+    suppressed = bool((labels < 0).any())
+    order, starts = group_members(labels)
+    recoded = {}
+    for j, column in enumerate(table.quasi):
+        low, high = found.low[:, j], found.high[:, j]
+        if not suppressed and (low == high).all():
+            # Nothing is generalised here, so the column keeps its type.
+            recoded[column.name] = Recoded(rows=order[starts[:-1]])
+            continue
+        texts = np.array([column.text(code) for code in range(column.n_values)], object)
+        if form[j] == TREE:
+            values = _ancestors(column, low, high, texts)
+        elif form[j] == SET:
+            values = _sets(column, labels, low, high, texts)
+        else:
+            values = _ranges(column, low, high, texts)
+        recoded[column.name] = Recoded(values)
+    return recoded
+
+
+def _ranges(column: Column, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
+    values: list[str | None] = []
+    for first, last in zip(low.tolist(), high.tolist(), strict=True):
+        if first == last:
+            values.append(texts[first])
+        else:
+            values.append(TOP if last == column.missing else f"[{texts[first]}, {texts[last]}]")
+    return values
+
+
+def _ancestors(column: Column, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
+    assert column.tree is not None
+    nodes = trees.common_ancestors(column.tree.table, column.tree.last, low, high)
+    return list(_node_texts(column, texts)[nodes])
+
+
+def _node_texts(column: Column, texts: np.ndarray) -> np.ndarray:
+    """What each node of the hierarchy is shown as; a single value as it is written in the table."""
+    assert column.tree is not None
+    labels = np.array(column.tree.labels, object)
+    labels[: column.n_values] = texts
+    return labels
+
+
+def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
+    found = distinct_values(column, labels)
+    shown = [text if text is not None else "missing" for text in texts]
+    # Codes follow frequency; people look for a value where its number or its letters put it.
+    order = [_reading_order(text) for text in texts.tolist()]
+    values: list[str | None] = []
+    for g in range(len(low)):
+        codes = found.values[found.indptr[g] : found.indptr[g + 1]]
+        if len(codes) == 1:
+            values.append(texts[codes[0]])
+        elif len(codes) == column.n_values or len(codes) > LARGEST_SET:
+            values.append(TOP)
+        else:
+            values.append("{" + ", ".join(shown[code] for code in sorted(codes.tolist(), key=order.__getitem__)) + "}")
+    return values
+
+
+def _reading_order(text: str | None) -> tuple[int, float, str]:
+    """Numbers by size, then texts by letter, then the missing value."""
+    if text is None:
+        return 2, 0.0, ""
+    try:
+        number = float(text)
+    except ValueError:
+        return 1, 0.0, text
+    return (0, number, text) if np.isfinite(number) else (1, 0.0, text)
+
+
+def _of_members(labels: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Labels without the rows that are not released, in groups that have others."""
+    has_members = np.zeros(int(labels.max(initial=-1)) + 2, bool)
+    has_members[labels[members]] = True
+    return np.where(members | ~has_members[labels], labels, -1)
+
+
+def _central_rows(table: Table, labels: np.ndarray, recoding: str) -> np.ndarray:
+    order, starts = _released_groups(labels)
+    geometry = measure_geometry(table)
+    if recoding == "medoid":
+        return kernel.medoids(table.codes, order, starts, geometry, None)
+    if recoding == "centroid":
+        spread = [
+            _variance(column, labels, on_line=form == LINE)
+            for column, form in zip(table.quasi, geometry.form, strict=True)
+        ]
+        return kernel.medoids(table.codes, order, starts, geometry, np.array(spread))
+    center = kernel.centers(table.codes, order, starts, geometry)
+    return kernel.nearest_rows(table.codes, order, starts, center, geometry)
+
+
+def _variance(column: Column, labels: np.ndarray, *, on_line: bool) -> float:
+    """Variance of the positions that are there; of names the sum over one column of zeros and ones for each."""
+    counts = np.bincount(column.codes[labels >= 0], minlength=column.n_values).astype(float)
+    if not on_line:
+        return 1.0 - float(((counts / max(counts.sum(), 1.0)) ** 2).sum())
+    counts, positions = counts[: column.n_present], column.positions[: column.n_present]
+    n = max(counts.sum(), 1.0)
+    return float(counts @ (positions - counts @ positions / n) ** 2 / n)
+
+
+def _majority_rows(table: Table, labels: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+    """The row nearest to the median among those of the most frequent class (of several the lowest)."""
+    order, starts = _released_groups(labels)
+    eligible = np.ones(table.n_rows, bool)
+    if classes is not None:
+        everyone = np.empty(0, bool)
+        at, found, counts = grouping.tally(classes, order, starts, everyone, int(classes.max(initial=0)) + 1)
+        most = np.maximum.reduceat(counts, at[:-1]).repeat(np.diff(at))
+        group = np.arange(len(starts) - 1).repeat(np.diff(at))
+        # From the last to the first, so that the lowest of several classes is written last.
+        majority = np.full(len(starts), -1)
+        majority[group[counts == most][::-1]] = found[counts == most][::-1]
+        eligible = classes == majority[labels]
+    return kernel.nearest_to_median(table.codes, order, starts, eligible, measure_geometry(table))
+
+
+def _drawn_rows(table: Table, labels: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
+    """One row a group; rows are first put in order of their content, so that the draw ignores that of the table."""
+    random = random if random is not None else np.random.default_rng(0)
+    order = np.lexsort((*table.codes.T[::-1], labels))[np.count_nonzero(labels < 0) :]
+    sizes = np.bincount(labels[order])
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    return order[starts + (random.random(len(sizes)) * sizes).astype(np.int64)]
+
+
+def _centers(table: Table, labels: np.ndarray, *, means: bool) -> dict[str, Recoded]:
+    """Each attribute on its own: the median, or the mean of a number; else the most frequent value."""
+    order, starts = _released_groups(labels)
+    center = kernel.centers(table.codes, order, starts, measure_geometry(table))
+    recoded = {}
+    for j, column in enumerate(table.quasi):
+        if means and column.attribute.kind == "numeric":
+            recoded[column.name] = Recoded(_mean_values(column, labels, len(starts) - 1))
+        else:
+            row_of_code = np.zeros(column.n_values, np.int64)
+            row_of_code[column.codes] = np.arange(table.n_rows)
+            recoded[column.name] = Recoded(rows=row_of_code[center[:, j]])
+    return recoded
+
+
+def _mean_values(column: Column, labels: np.ndarray, n_groups: int) -> list[Any]:
+    """The mean of the values of each group that are not missing; a group that is missing throughout stays so."""
+    total, count = np.zeros(n_groups), np.zeros(n_groups)
+    kernel.mean_positions(column.codes, labels, column.positions, column.missing, total, count)
+    means = total / np.maximum(count, 1)
+    if column.content == "date":
+        means = np.round(means).astype("datetime64[D]")
+    return [mean if n else None for mean, n in zip(means.tolist(), count, strict=True)]
+
+
+def _released_groups(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows by group and where each group starts, without the suppressed rows."""
+    order, starts = group_members(labels)
+    return order, starts[: int(labels.max(initial=-1)) + 2]
+
+
+def build_groups(frame: nw.DataFrame[Any], recoded: dict[str, Recoded]) -> nw.DataFrame[Any]:
+    """The released rows, one a group, in the library of the frame."""
+    first = next(iter(recoded.values())).rows
+    if first is not None and all(column.rows is first for column in recoded.values()):
+        return nw.maybe_reset_index(frames.take_rows(frame.select(list(recoded)), first))
+    columns = {}
+    for name, column in recoded.items():
+        if column.rows is not None:
+            columns[name] = frames.take(frame[name], column.rows)
+        else:
+            assert column.values is not None
+            columns[name] = frames.new_series(name, column.values, frame)
+    return frames.side_by_side(columns)
+
+
+def release_frame(
+    frame: nw.DataFrame[Any],
+    schema: Schema,
+    groups: nw.DataFrame[Any],
+    labels: np.ndarray,
+    *,
+    as_names: bool = False,
+) -> nw.DataFrame[Any]:
+    """``groups[labels]`` beside the columns that are released as they are; identifiers are left out.
+
+    Suppressed rows are released as the top: ``*`` where a column is text by now, else missing. Texts of groups are
+    given as names where that is asked for.
+    """
+    suppressed = labels < 0
+    if suppressed.any():
+        groups, labels = _with_top(groups), np.where(suppressed, len(groups), labels)
+    taken = frames.take_rows(frames.as_names(groups) if as_names else groups, labels)
+    dropped = [attribute.name for attribute in schema.identifiers]
+    return frames.replace_columns(frame, {name: taken[name] for name in taken.columns}).drop(dropped)
+
+
+def _with_top(groups: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """One more group behind the others, for rows that are suppressed."""
+    n = len(groups)
+    more = frames.take_rows(groups, np.append(np.arange(n), 0))
+    return frames.side_by_side({name: frames.blank(more[name], np.arange(n + 1) == n, TOP) for name in more.columns})

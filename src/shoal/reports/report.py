@@ -1,0 +1,283 @@
+"""The evidence for a release, for people and for machines: one offline HTML file, and the same numbers as JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+import shoal
+from shoal.data import frames
+from shoal.data.files import replacing
+from shoal.data.schema import Schema
+from shoal.partition.geometry import group_members
+from shoal.partition.losses import Loss
+from shoal.privacy.models import show_level
+from shoal.privacy.risk import Risk, SizeCounts
+
+MOST_SIZES = 8
+"""Bars in the distribution of group sizes."""
+MOST_GROUPS = 6
+"""Groups in the sample."""
+MOST_COLUMNS = 12
+"""Attributes of a group in the sample."""
+LIBRARIES = ("numpy", "numba", "scikit-learn", "polars", "narwhals")
+
+
+class ReportedRelease(Protocol):
+    """What a report needs to know of a release."""
+
+    frame: Any
+    labels: np.ndarray
+    schema: Schema
+    method: str
+    parameters: dict[str, Any]
+    checked: Any
+    loss: Loss
+
+    @property
+    def suppressed(self) -> int:
+        """Number of suppressed rows."""
+
+
+def report(
+    release: ReportedRelease,
+    path: str | Path,
+    *,
+    raw_risk: Risk | None = None,
+    released_file: str | Path | None = None,
+    title: str = "Release report",
+) -> None:
+    """Write an HTML report of a release: one file that needs nothing from elsewhere, there in full or not at all.
+
+    Parameters
+    ----------
+    release : Release
+    path : path
+        The HTML file to write.
+    raw_risk : Risk, optional
+        Risk of the table before it was anonymized, to compare with.
+    released_file : path, optional
+        The file that was released; its SHA-256 ties the report to it.
+    title : str
+
+    Examples
+    --------
+    >>> import tempfile, polars as pl
+    >>> from shoal import Attribute, Schema, anonymize
+    >>> release = anonymize(pl.DataFrame({"age": [25, 27, 31, 45, 47, 52]}), Schema([Attribute("age")]), k=3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report(release, f"{folder}/report.html")
+    ...     "3-anonymous with respect to age" in Path(f"{folder}/report.html").read_text(encoding="utf-8")
+    True
+    """
+    page = render(facts(release, raw_risk=raw_risk, released_file=released_file), title)
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def to_json(release: ReportedRelease, *, raw_risk: Risk | None = None, released_file: str | Path | None = None) -> str:
+    """The numbers of the report as JSON; a level without bound is the text ``"inf"``, an undefined one null.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from shoal import Attribute, Schema, anonymize
+    >>> release = anonymize(pl.DataFrame({"age": [25, 27, 31, 45, 47, 52]}), Schema([Attribute("age")]), k=3)
+    >>> json.loads(to_json(release))["promise"]
+    '3-anonymous with respect to age'
+    """
+    return dump_json(facts(release, raw_risk=raw_risk, released_file=released_file))
+
+
+def facts(
+    release: ReportedRelease, *, raw_risk: Risk | None = None, released_file: str | Path | None = None
+) -> dict[str, Any]:
+    """Everything the report says, as plain values by name."""
+    checked, schema = release.checked, release.schema
+    return {
+        "promise": promise(checked.level("k"), [attribute.name for attribute in schema.quasi]),
+        "rows": checked.rows,
+        "groups": checked.groups,
+        "suppressed": release.suppressed,
+        "models": [measured._asdict() | {"meaning": meaning(measured)} for measured in checked.measured],
+        "risk": {"before": None if raw_risk is None else raw_risk._asdict(), "after": checked.risk._asdict()},
+        "loss": release.loss._asdict(),
+        "attributes": [{"name": a.name, "role": a.role, "kind": a.kind, "weight": a.weight} for a in schema],
+        "sizes": _size_bins(checked.sizes),
+        "sample": _sample_groups(release),
+        "method": release.method,
+        "parameters": dict(release.parameters),
+        "file": None if released_file is None else _fingerprint(Path(released_file)),
+        "versions": library_versions(),
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def promise(k: float, quasi: Sequence[str]) -> str:
+    """What a release guarantees, in careful words: never "anonymous", always with respect to what."""
+    return f"{show_level(k)}-anonymous with respect to {listed(quasi, MOST_COLUMNS)}"
+
+
+def meaning(measured: Any) -> str:
+    """What a measured level says, in words."""
+    level, attribute = measured.level, measured.attribute or "every sensitive attribute"
+    if measured.key == "presence":
+        low, high = (f"{share:.0%}" for share in level)
+        return f"In every group of the population from {low} to {high} of the rows are released."
+    if measured.key == "identifier":
+        return f"The identifier {attribute} is in the table and names the person of every row."
+    if math.isinf(level):
+        return _UNBOUNDED.get(measured.key, "No bound can be given.")
+    if (measured.key == "l" and measured.better == "higher" and level <= 1) or (measured.key == "alpha" and level >= 1):
+        return f"In some group all rows have the same value of {attribute}, so whoever is in it has it too."
+    if measured.key == "l" and measured.better == "lower":
+        return f"The most frequent value of {attribute} in a group is {level:.3g} times as frequent as the rare ones."
+    if measured.key == "l" and "entropy" in measured.model:
+        return f"In every group {attribute} is as uncertain as {level:.3g} equally frequent values."
+    return _MEANINGS[measured.key](level, attribute)
+
+
+_MEANINGS = {
+    "k": lambda level, _: f"Every row equals at least {show_level(level - 1)} others in all quasi-identifiers.",
+    "kmap": lambda level, _: f"Every released row may be any of at least {show_level(level)} rows of the population.",
+    "l": lambda level, name: f"Every group holds at least {show_level(level)} different values of {name}.",
+    "alpha": lambda level, name: f"No value of {name} is shared by more than {level:.0%} of a group.",
+    "t": lambda level, name: f"In no group {name} is distributed further than {level:.2g} (of 1) from the whole table.",
+    "delta": lambda level, name: f"A value of {name} that occurs in a group is at most {math.exp(level):.3g} times "
+    "as frequent, or as rare, there as in the whole table.",
+    "beta": lambda level, name: f"No value of {name} is more than {1 + level:.3g} times as frequent in a group "
+    "as in the whole table.",
+}  # fmt: skip
+_UNBOUNDED = {
+    "l": "A group has too few different values.",
+    "delta": "A value of the table is absent from a group, which tells that nobody there has it.",
+    "beta": "A value gains more in a group than any bound of this kind allows.",
+}
+
+
+def dump_json(content: Any) -> str:
+    """Valid JSON of plain values and numpy's numbers: infinity as text, NaN as null."""
+    return json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if isinstance(value, (str, int, float, type(None))) else str(value)
+
+
+def render(content: Mapping[str, Any], title: str, template: str = "report.html.j2") -> str:
+    """The report as HTML; other pages have templates of their own."""
+    import jinja2
+
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    filters: dict[str, Any] = {"percent": show_share, "level": show_level, "listed": listed, "asked": show_asked}
+    templates.filters |= filters | {"count": lambda number: f"{number:,}"}
+    return templates.get_template(template).render(title=title, **content)
+
+
+def show_share(share: float) -> str:
+    """A share as people read it: a decimal only where it says something."""
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{share * 100:.1f} %".replace(".0 %", " %")
+
+
+def show_asked(measured: Mapping[str, Any]) -> str:
+    """The level asked for, with the direction it bounds."""
+    asked = measured["asked"]
+    if asked is None:
+        return ""
+    if isinstance(asked, (str, tuple, list)):
+        return show_level(asked if isinstance(asked, str) else tuple(asked))
+    strict = measured["key"] == "delta" or (measured["key"] == "l" and measured["better"] == "lower")
+    sign = "≥" if measured["better"] == "higher" else "<" if strict else "≤"
+    return f"{sign} {show_level(asked)}"
+
+
+def listed(names: Iterable[str], most: int = MOST_COLUMNS) -> str:
+    """Names as a list that stays readable however many there are."""
+    names = list(names)
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _size_bins(sizes: SizeCounts) -> list[dict[str, Any]]:
+    """How many groups and rows have which size: bins that double, the last one open."""
+    bins: list[dict[str, Any]] = []
+    if len(sizes.rows) == 0:
+        return bins
+    low, largest, total = int(sizes.rows[0]), int(sizes.rows[-1]), int((sizes.rows * sizes.groups).sum())
+    while low <= largest:
+        high = largest if len(bins) == MOST_SIZES - 1 else min(2 * low - 1, largest)
+        inside = (sizes.rows >= low) & (sizes.rows <= high)
+        groups, rows = int(sizes.groups[inside].sum()), int((sizes.rows * sizes.groups)[inside].sum())
+        bins.append({"from": low, "to": high, "groups": groups, "rows": rows, "share": rows / total})
+        low = high + 1
+    return bins
+
+
+def _sample_groups(release: ReportedRelease) -> list[dict[str, Any]]:
+    """A few groups from the smallest to the largest, as they were released; no other column is shown."""
+    names = [attribute.name for attribute in release.schema.quasi]
+    if not len(release.labels):
+        return []
+    order, starts = group_members(release.labels)
+    sizes = np.diff(starts)
+    shown = frames.open_frame(release.frame)[order[starts[:-1]][sizes > 0].astype(np.intp)].select(names)
+    size = "rows of " + " ".join(names)
+    shown = shown.with_columns(frames.new_series(size, sizes[sizes > 0].tolist(), shown))
+    # Groups of the partition that are released alike are one group to whoever reads the table.
+    ranked = shown.group_by(names).agg(nw.col(size).sum()).sort([size, *names])
+    picked = np.unique(np.linspace(0, len(ranked) - 1, min(MOST_GROUPS, len(ranked))).astype(np.intp))
+    return [
+        {"rows": row[size], "values": {name: _text(row[name]) for name in names[:MOST_COLUMNS]}}
+        for row in ranked[picked].iter_rows(named=True)
+    ]
+
+
+def _text(value: Any) -> str:
+    if value is None or value != value:
+        return "missing"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _fingerprint(path: Path) -> dict[str, Any] | None:
+    """What a file can be known by, or all files of a folder in the order of their names; None if it is elsewhere."""
+    if not path.exists():
+        return None
+    parts = [path] if path.is_file() else sorted(one for one in path.iterdir() if not one.name.startswith((".", "_")))
+    digest = hashlib.sha256()
+    for part in parts:
+        with part.open("rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+    return {"name": path.name, "bytes": sum(part.stat().st_size for part in parts), "sha256": digest.hexdigest()}
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Shoal, Python and the libraries that a result may depend on."""
+    found = {"shoal": shoal.__version__, "python": platform.python_version()}
+    return found | {name: metadata.version(name) for name in LIBRARIES}
