@@ -259,9 +259,7 @@ def test_names_are_numbered_and_ranges_judged_by_the_whole_table(census):
     engine = PolarsEngine(census.frame)
     method = Mondrian(census.schema, k=10)
     cut = fragment(engine, method, 10**9, 0)
-    part = cut.whole.encode(
-        census.frame[:50].pipe(lambda frame: __import__("shoal").frames.open_frame(frame)), census.schema
-    )
+    part = cut.whole.encode(frames.open_frame(census.frame[:50]), census.schema)
     full = encode(census.frame, census.schema)
     for one, other in zip(part.quasi, full.quasi, strict=True):
         assert one.width == other.width

@@ -180,7 +180,7 @@ def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path):
     script = textwrap.dedent(
         """
         import sys, narwhals.stable.v2 as nw, polars as pl
-        from shoal.files import write_table
+        from shoal.data.files import write_table
         frames = [nw.from_native(pl.DataFrame({"x": [i] * 200_000})) for i in range(2)]
         print("ready", flush=True)
         while True:
