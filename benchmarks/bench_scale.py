@@ -68,15 +68,15 @@ def compare_losses(engine: str = "duckdb", n: int = 1_000_000) -> None:
 @contextmanager
 def releasing(engine: str) -> Iterator[Callable[..., Any]]:
     """What releases files: DuckDB, or Spark in one session for all."""
-    if engine == "duckdb":
-        from shoal.engines.duckdb.release import anonymize_file
+    from shoal.jobs.release import anonymize_file
 
+    if engine == "duckdb":
         yield anonymize_file
         return
-    from shoal.engines.spark.release import anonymize_files, running_spark
+    from shoal.engines.spark import running_spark
 
     with running_spark(f"local[{THREADS}]", MEMORY) as spark:
-        yield partial(anonymize_files, master=spark)
+        yield partial(anonymize_file, engine="spark", master=spark)
 
 
 def show_losses(engine: str, n: int, rows: list[list[Any]]) -> None:
@@ -178,7 +178,7 @@ def run_one(engine: str, file: str, out: str) -> None:
     if engine in ("memory", "duckdb", "running"):  # else Spark's start is part of what it takes
         release(str(small), schema, str(first))
     elif engine == "spark":
-        import shoal.spark_files  # noqa: F401
+        import shoal.engines.spark.release  # noqa: F401
     start = time.perf_counter()
     kernel = release(file, schema, out)
     print(f"seconds {time.perf_counter() - start - (kernel or 0.0)}")
@@ -199,15 +199,15 @@ def release_in_memory(file: str, schema: Schema, out: str) -> float:
 
 
 def release_from_disk(file: str, schema: Schema, out: str) -> None:
-    from shoal.engines.duckdb.release import anonymize_file
+    from shoal.jobs.release import anonymize_file
 
     anonymize_file(file, schema, K, out, memory=MEMORY, threads=THREADS)
 
 
 def release_by_spark(file: str, schema: Schema, out: str) -> None:
-    from shoal.engines.spark.release import anonymize_files
+    from shoal.jobs.release import anonymize_file
 
-    anonymize_files(file, schema, K, out, master=f"local[{THREADS}]", memory=MEMORY)
+    anonymize_file(file, schema, K, out, engine="spark", master=f"local[{THREADS}]", memory=MEMORY)
 
 
 def release_frames(file: str, schema: Schema, out: str) -> None:

@@ -27,11 +27,12 @@ from shoal.datasets import make_census
 from shoal.engines.base import CoarseTree, SplitTest, write_route
 from shoal.engines.fragments import fragment
 from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.jobs.release import anonymize_file, check_file
 from tables import with_odd_names, written_in_two_ways
 
 duckdb = pytest.importorskip("duckdb")
 from shoal.engines.duckdb.engine import DuckEngine, ResourceLimits, connected, literal, named  # noqa: E402
-from shoal.engines.duckdb.release import _read_fragments, anonymize_file, check_file  # noqa: E402
+from shoal.engines.duckdb.release import _read_fragments  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from polars_engine import PolarsEngine
 from promises import FEWER
@@ -20,12 +21,10 @@ from shoal import (
     anonymize,
     check,
 )
-from shoal.data.table import encode
 from shoal.datasets import make_census
 from shoal.engines.fit_to_counts import fit_to_counts
 from shoal.engines.partial_release import add_losses
 from shoal.errors import DataError, GuaranteeError, ShoalError
-from shoal.partition.losses import all_losses
 from tables import tables
 
 NAMES = ["age", "sex", "race", "education", "income"]
@@ -70,10 +69,8 @@ def test_counts_give_the_release_of_the_rows_themselves(census, how):
     local = Flash(schema, k=20, **how)
     texts = pl.col(one.name for one in schema.quasi).cast(pl.String)
     assert found.equals(local.fit_transform(frame).with_columns(texts))
-    assert counted.fitted.levels_ == local.levels_
-    table = encode(frame, schema)
-    nodes, sets = local._released_nodes(), local._recoding() == "set"
-    expected = all_losses(table, local.labels_, sets=sets, nodes=nodes)
+    assert counted.findings["levels"] == local.levels_
+    expected = clone(local).release_rows(frame).loss()
     assert counted.part.loss._asdict() == {name: pytest.approx(value) for name, value in expected._asdict().items()}
     together = add_losses([counted.part])
     assert together.ncp == pytest.approx(expected.ncp)

@@ -98,8 +98,7 @@ def test_many_fragments_keep_k_and_lose_little_more(census, name):
         rows = np.flatnonzero(number == one)
         part = census.frame[rows]
         made = clone(cut.method)
-        made._whole = cut.whole
-        made.fit(part, None if y is None else part[y])
+        made.release_rows(part, None if y is None else part[y], summary=cut.whole)
         labels[rows] = made.labels_ + start
         start += made.labels_.max() + 1
     assert np.bincount(labels).min() >= 10

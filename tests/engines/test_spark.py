@@ -17,6 +17,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from sklearn.base import clone
 
 from extra_alone import make_old_java
 from shoal import (
@@ -47,7 +48,6 @@ from pyspark.sql import SparkSession  # noqa: E402
 
 from shoal.engines.spark import SparkAnonymizer, start_session
 from shoal.engines.spark.checking import check  # noqa: E402
-from shoal.engines.spark.release import anonymize_files, check_files, running_spark  # noqa: E402
 from shoal.engines.spark.session import (
     SPARKS_MODULE,
     RunningSpark,
@@ -56,11 +56,13 @@ from shoal.engines.spark.session import (
     innermost_reason,
     java_version,
     provide_java,
+    running_spark,  # noqa: E402
     told,
     uninterrupted,
 )
 from shoal.engines.spark.tables import _require_alike_elsewhere, read  # noqa: E402
 from shoal.engines.spark.worker import answer, answer_all  # noqa: E402
+from shoal.jobs.release import anonymize_file, check_file  # noqa: E402
 
 # Spark warns of versions of pandas that it was not tested with.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -177,8 +179,7 @@ def test_flash_finds_levels_of_the_whole_table(census, table, how):
     released = local.fit_transform(census.frame.select(names))
     assert as_texts(found).equals(as_texts(released))
     assert anonymizer.suppressed() == (local.labels_ < 0).sum()
-    nodes = local._released_nodes()
-    expected = all_losses(encode(census.frame.select(names), schema), local.labels_, nodes=nodes)
+    expected = clone(local).release_rows(census.frame.select(names)).loss()
     assert anonymizer.loss().ncp == pytest.approx(expected.ncp)
 
 
@@ -374,13 +375,13 @@ def test_a_name_is_no_pattern_and_is_seen_from_here(spark, tmp_path, monkeypatch
     out = f"o[1]*.{kind}"
     if kind == "csv":
         with pytest.raises(DataError, match="choose a name without any of"):
-            anonymize_files("d[1].csv", TWO, 5, out, master=spark)
+            anonymize_file("d[1].csv", TWO, 5, out, engine="spark", master=spark)
         out = "o.csv"
-    found = anonymize_files(f"d[1].{kind}", TWO, 5, out, rows_per_fragment=50, master=spark)
+    found = anonymize_file(f"d[1].{kind}", TWO, 5, out, rows_per_fragment=50, engine="spark", master=spark)
     assert found.checked.rows == 200
     assert (tmp_path / out).is_dir()
-    assert check_files(out, TWO, [KAnonymity(5)], master=spark).holds
-    assert check_files(f"d[1].{kind}", TWO, master=spark).rows == 200
+    assert check_file(out, TWO, [KAnonymity(5)], engine="spark", master=spark).holds
+    assert check_file(f"d[1].{kind}", TWO, engine="spark", master=spark).rows == 200
 
 
 def test_parquet_files_with_different_columns_are_refused(spark, tmp_path):
@@ -393,17 +394,17 @@ def test_parquet_files_with_different_columns_are_refused(spark, tmp_path):
     ):
         frame.write_parquet(other)
         with pytest.raises(DataError, match=words):
-            check_files(folder, TWO, master=spark)
+            check_file(folder, TWO, engine="spark", master=spark)
         with pytest.raises(DataError, match=words):
-            anonymize_files(folder, TWO, 5, tmp_path / "o", master=spark)
+            anonymize_file(folder, TWO, 5, tmp_path / "o", engine="spark", master=spark)
         with pytest.raises(DataError, match=elsewhere):
             _require_alike_elsewhere(of_session(spark), [f"file://{folder}/a.parquet", f"file://{other}"])
     people().cast({"town": pl.Enum(["Linz", "Graz"])}).write_parquet(other)
     (folder / "more").mkdir()
-    assert check_files(folder, TWO, master=spark).rows == 400
+    assert check_file(folder, TWO, engine="spark", master=spark).rows == 400
     people().write_parquet(folder / "more" / "a.parquet")
     with pytest.raises(DataError, match="has the folder 'more' in it"):
-        check_files(folder, TWO, master=spark)
+        check_file(folder, TWO, engine="spark", master=spark)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d"]
 
 
@@ -422,10 +423,10 @@ def test_decimals_are_released_as_they_were(spark, tmp_path, method):
 def test_an_empty_text_is_another_thing_than_nothing(spark, tmp_path):
     source = tmp_path / "q.csv"
     source.write_text('age,town\n30,""\n' + "30,\n" * 9 + "30,Ulm\n" * 10)
-    assert check_files(source, TWO, master=spark).level("k") == 1
+    assert check_file(source, TWO, engine="spark", master=spark).level("k") == 1
     towns = [""] * 5 + [None] * 7 + ["Ulm"] * 10
     pl.DataFrame({"age": [30] * 22, "town": towns}).write_parquet(tmp_path / "p.parquet")
-    found = anonymize_files(tmp_path / "p.parquet", TWO, 5, tmp_path / "o.csv", master=spark)
+    found = anonymize_file(tmp_path / "p.parquet", TWO, 5, tmp_path / "o.csv", engine="spark", master=spark)
     assert (found.checked.level("k"), found.checked.groups) == (5, 3)
 
 
@@ -433,7 +434,7 @@ def test_csv_files_that_would_be_read_as_something_else_are_refused(spark, tmp_p
     lone = Schema([Attribute("age")])
     pl.DataFrame({"age": [None] * 20 + [1, 2] * 20}).write_parquet(tmp_path / "one.parquet")
     with pytest.raises(DataError, match="Of 60 rows only 40 can be read again"):
-        anonymize_files(tmp_path / "one.parquet", lone, 5, tmp_path / "one.csv", master=spark)
+        anonymize_file(tmp_path / "one.parquet", lone, 5, tmp_path / "one.csv", engine="spark", master=spark)
     source = tmp_path / "in.csv"
     for text, words in (
         (b"age\n1\n\n2\n", "one column and empty lines"),
@@ -444,9 +445,9 @@ def test_csv_files_that_would_be_read_as_something_else_are_refused(spark, tmp_p
     ):
         source.write_bytes(text)
         with pytest.raises(DataError, match=words):
-            check_files(source, lone, master=spark)
+            check_file(source, lone, engine="spark", master=spark)
     source.write_bytes(b"\xef\xbb\xbfage\n" + b"1\n" * 5)
-    assert check_files(source, lone, [KAnonymity(5)], master=spark).holds
+    assert check_file(source, lone, [KAnonymity(5)], engine="spark", master=spark).holds
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "one.parquet"]
 
 
@@ -456,7 +457,9 @@ def test_times_with_a_zone_and_truths_that_are_numbers_are_released(spark, tmp_p
     )
     schema = Schema([*TWO, Attribute("at", "other", "nominal"), Attribute("ok", kind="numeric")])
     frame.write_parquet(tmp_path / "in.parquet")
-    found = anonymize_files(tmp_path / "in.parquet", schema, 5, tmp_path / "out", rows_per_fragment=50, master=spark)
+    found = anonymize_file(
+        tmp_path / "in.parquet", schema, 5, tmp_path / "out", rows_per_fragment=50, engine="spark", master=spark
+    )
     assert found.parameters["fragments"] > 3
     written = pl.read_parquet(tmp_path / "out" / "*.parquet")
     # Spark writes the zone of times as none, which is UTC.
@@ -483,10 +486,10 @@ def test_numbers_that_cannot_be_and_what_java_says_get_a_sentence(spark, tmp_pat
         ({"random_state": -1}, "a seed from 0 to 4294967295 or None, not -1"),
     ):
         with pytest.raises(ShoalError, match=words):
-            anonymize_files(tmp_path / "in.parquet", TWO, 5, tmp_path / "out", master=spark, **how)
+            anonymize_file(tmp_path / "in.parquet", TWO, 5, tmp_path / "out", engine="spark", master=spark, **how)
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 this is none")
     with pytest.raises(DataError, match="cannot be read by Spark .*is not a Parquet file"):
-        check_files(tmp_path / "bad.parquet", TWO, master=spark)
+        check_file(tmp_path / "bad.parquet", TWO, engine="spark", master=spark)
 
 
 @pytest.mark.slow
@@ -499,8 +502,8 @@ def test_calls_in_several_threads_share_a_spark(tmp_path):
 
     def release(number):
         name, schema = jobs[number]
-        return anonymize_files(
-            tmp_path / f"{name}.parquet", schema, 5, tmp_path / f"out{number}", master="local[2]"
+        return anonymize_file(
+            tmp_path / f"{name}.parquet", schema, 5, tmp_path / f"out{number}", engine="spark", master="local[2]"
         ).checked.holds
 
     with ThreadPoolExecutor(4) as pool:
@@ -517,9 +520,9 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
     rows = [f"{20 + i % 40};{'?' if i % 7 == 0 else 'Graz'}; 00{i}" for i in range(400)]
     (tmp_path / "in.csv").write_text("age;town;note\n" + "\n".join(rows) + "\n")
     schema = Schema([Attribute("age"), Attribute("town", kind="nominal"), Attribute("note", "other", "nominal")])
-    how = {"master": "local[2]", "missing_marks": ["?"]}
+    how = {"engine": "spark", "master": "local[2]", "missing_marks": ["?"]}
     out = tmp_path / "out.csv"
-    evidence = anonymize_files(tmp_path / "in.csv", schema, 5, out, rows_per_fragment=100, **how)
+    evidence = anonymize_file(tmp_path / "in.csv", schema, 5, out, rows_per_fragment=100, **how)
     written = pl.concat(pl.read_csv(part, infer_schema=False, separator=";") for part in out.glob("part-*.csv"))
     assert sorted(written["note"]) == sorted(f" 00{i}" for i in range(400))
     assert written.group_by("age", "town").len()["len"].min() >= 5
@@ -527,32 +530,32 @@ def test_files_are_released_and_checked_before_they_get_their_name(tmp_path):
     assert evidence.parameters["fragments"] > 1
     assert 0 < evidence.loss.ncp < 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
-    assert check_files(out, schema, [KAnonymity(5)], **how).holds
+    assert check_file(out, schema, [KAnonymity(5)], **how).holds
     with pytest.raises(DataError, match="is there already"):
-        anonymize_files(tmp_path / "in.csv", schema, 5, out, **how)
+        anonymize_file(tmp_path / "in.csv", schema, 5, out, **how)
     with pytest.raises(DataError, match="is not there"):
-        check_files(tmp_path / "none.parquet", schema, **how)
+        check_file(tmp_path / "none.parquet", schema, **how)
     (tmp_path / "table" / "_delta_log").mkdir(parents=True)
     with pytest.raises(DataError, match="start Spark with the Delta library"):
-        check_files(tmp_path / "table", schema, **how)
+        check_file(tmp_path / "table", schema, **how)
     pl.DataFrame({"age": [1, 2] * 5, "town": ["Graz"] * 10, "note": ["a\nb"] * 10}).write_parquet(
         tmp_path / "in.parquet"
     )
     for name in ("lines.csv", "lines.parquet"):
-        evidence = anonymize_files(tmp_path / "in.parquet", schema, 5, tmp_path / name, **how)
+        evidence = anonymize_file(tmp_path / "in.parquet", schema, 5, tmp_path / name, **how)
         assert evidence.checked.level("k") == 5
     assert pl.read_parquet(tmp_path / "lines.parquet" / "*.parquet")["note"].to_list() == ["a\nb"] * 10
-    found = check_files(tmp_path / "lines.parquet", schema, [KAnonymity(5)], **how)
+    found = check_file(tmp_path / "lines.parquet", schema, [KAnonymity(5)], **how)
     assert (found.rows, found.groups, found.level("k")) == (10, 2, 5)
     with pytest.raises(ShoalError, match="cannot be started.*nowhere://x"):
-        check_files(tmp_path / "in.csv", schema, master="nowhere://x")
+        check_file(tmp_path / "in.csv", schema, engine="spark", master="nowhere://x")
     own = start_session("local[2]", **QUIET)
-    assert check_files(out, schema, [KAnonymity(5)], **how).holds
+    assert check_file(out, schema, [KAnonymity(5)], **how).holds
     assert own.range(3).count() == 3  # a session that was there before is not stopped
     own.stop()
     (tmp_path / "broken.csv").write_text('town,note,age\nGraz,"a\nb",1\nLinz,c,2\n')
     with pytest.raises(DataError, match="more or fewer values than there are columns, 'Graz,\"a'.*line breaks"):
-        anonymize_files(tmp_path / "broken.csv", schema, 1, tmp_path / "mended.csv", **how)
+        anonymize_file(tmp_path / "broken.csv", schema, 1, tmp_path / "mended.csv", **how)
 
 
 @pytest.mark.slow
@@ -562,12 +565,15 @@ def test_calls_share_a_spark_that_has_a_session_only_if_one_is_needed(census, tm
     census.frame.write_csv(tmp_path / "people.csv")
     asked = [KAnonymity(10)]
     with running_spark("local[2]", memory=2**30) as spark:
-        evidence = anonymize_files(
-            tmp_path / "people.parquet", census.schema, 10, tmp_path / "out.parquet", master=spark
+        evidence = anonymize_file(
+            tmp_path / "people.parquet", census.schema, 10, tmp_path / "out.parquet", engine="spark", master=spark
         )
-        assert check_files(tmp_path / "out.parquet", census.schema, asked, master=spark).risk == evidence.checked.risk
+        assert (
+            check_file(tmp_path / "out.parquet", census.schema, asked, engine="spark", master=spark).risk
+            == evidence.checked.risk
+        )
         assert SparkSession.getActiveSession() is None
-        assert not check_files(tmp_path / "people.csv", census.schema, asked, master=spark).holds
+        assert not check_file(tmp_path / "people.csv", census.schema, asked, engine="spark", master=spark).holds
         assert SparkSession.getActiveSession() is not None
         with running_spark(spark.session) as same:
             assert same.context is spark.context
@@ -596,8 +602,8 @@ def test_only_members_of_a_population_are_handed_out(tmp_path):
     frame.write_parquet(tmp_path / "people.parquet")
     schema = Schema([Attribute("age"), Attribute("in", "other", "nominal")])
     out = tmp_path / "out.parquet"
-    found = anonymize_files(
-        tmp_path / "people.parquet", schema, 4, out, constraints=[KMap(20, "in")], master="local[2]"
+    found = anonymize_file(
+        tmp_path / "people.parquet", schema, 4, out, constraints=[KMap(20, "in")], engine="spark", master="local[2]"
     )
     assert found.checked.level("kmap") >= 20
     released = pl.read_parquet(out / "*.parquet")
@@ -614,7 +620,7 @@ from shoal.datasets import make_census
 from shoal.errors import ShoalError
 from shoal.engines.spark import SparkAnonymizer
 from shoal.engines.spark.checking import check
-from shoal.engines.spark.release import check_files
+from shoal.jobs.release import check_file
 
 source, out = sys.argv[1:]
 session = SparkSession.builder.remote("local[2]").getOrCreate()
@@ -627,7 +633,7 @@ for method in (Mondrian(schema, k=10), Flash(schema, k=10)):
     checked = check(session.read.parquet(out), schema, [KAnonymity(10)])
     print(len(anonymizer.fragments_) > 1, 0.05 < anonymizer.loss().ncp < 1, checked.rows, checked.holds)
 try:
-    check_files(source, schema, master=session)
+    check_file(source, schema, engine="spark", master=session)
 except ShoalError as error:
     print(error)
 """
@@ -706,7 +712,9 @@ def test_a_worker_that_dies_is_survived_and_the_driver_sees_no_rows(tmp_path):
         killed = []
         watching = threading.Thread(target=end_a_worker, args=(session, None, killed), daemon=True)
         watching.start()
-        evidence = anonymize_files(tmp_path / "table", schema, 10, tmp_path / "out", rows_per_fragment=20_000)
+        evidence = anonymize_file(
+            tmp_path / "table", schema, 10, tmp_path / "out", engine="spark", rows_per_fragment=20_000
+        )
         watching.join(10)
         assert killed
         found = pl.scan_parquet(tmp_path / "out" / "*.parquet").group_by(pl.all()).len().collect()
@@ -766,15 +774,16 @@ BY_ANOTHER_JAVA = """
 import sys
 from shoal import KAnonymity
 from shoal.datasets import make_census
-from shoal.engines.spark.release import anonymize_files, check_files, running_spark
+from shoal.engines.spark.session import running_spark
+from shoal.jobs.release import anonymize_file, check_file
 
 folder, schema = sys.argv[1], make_census(10).schema
 with running_spark("local[2]") as spark:
     # Tasks read and write the first, Spark itself the second.
     for name in ("out.parquet", "out.csv"):
-        how = {"rows_per_fragment": 2_000, "master": spark}
-        anonymize_files(f"{folder}/people.parquet", schema, 10, f"{folder}/{name}", **how)
-        print(check_files(f"{folder}/{name}", schema, [KAnonymity(10)], master=spark).holds)
+        how = {"rows_per_fragment": 2_000, "engine": "spark", "master": spark}
+        anonymize_file(f"{folder}/people.parquet", schema, 10, f"{folder}/{name}", **how)
+        print(check_file(f"{folder}/{name}", schema, [KAnonymity(10)], engine="spark", master=spark).holds)
     print(spark.context._jvm.System.getProperty("java.home"))
 """
 

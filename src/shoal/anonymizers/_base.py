@@ -5,8 +5,9 @@ from __future__ import annotations
 import numbers
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -20,9 +21,10 @@ from shoal.data.schema import Attribute, Schema, require_schema
 from shoal.data.table import Missing, Table, encode, encode_like, restrict, take_rows
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.models import read_target
-from shoal.models.guides import guide_from_values, read_labels
+from shoal.models.guides import guide_from_values, name_of, read_labels
 from shoal.partition.cut_tree import Cuts, asked_of, settle
 from shoal.partition.geometry import Bounds, Nodes, bounds
+from shoal.partition.handover import CoarseCuts, FittedPartition, ReleasedRows
 from shoal.partition.recoding import RECODINGS, build_groups, recode, recode_as_nodes, release_frame
 from shoal.partition.suppression import trim
 from shoal.partition.table_summary import TableSummary
@@ -88,10 +90,10 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _holds_rows: Sequence[str] = ()
     """Attributes of a fitted object, beside the vocabulary, from which values of fitted rows can be read."""
     _forgot = False
-    _whole: TableSummary | None = None
-    """What is known of the table, where only a part of it is fitted."""
-    _weights: np.ndarray | None = None
-    """How many rows each row stands for, where equal ones are given once; see ``_wants_counts``."""
+    _summary: TableSummary | None = None
+    """The table, where only a part of it is fitted."""
+    _row_counts: np.ndarray | None = None
+    """How many rows each row stands for, where equal ones are given once; see ``wants_counts``."""
     _absent: frozenset[str] = frozenset()
     """Targets that the table does not have, because ``y`` holds them."""
 
@@ -117,14 +119,41 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         With a model about a population all of its rows are returned, and row labels of pandas are kept, as scikit-learn
         does: what is handed out to others is made by :func:`shoal.anonymize`, which leaves both out.
         """
-        released, _ = self.anonymize_frame(X, y)
-        return self._close(released, X)
+        return self._close(self.release_rows(X, y).frame, X)
 
-    def anonymize_frame(self, X: Any, y: Any = None, *, as_names: bool = False) -> tuple[nw.DataFrame[Any], Table]:
-        """The released rows and the encoded table they were made from; texts of polars as names if asked for."""
+    def release_rows(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        summary: TableSummary | None = None,
+        weights: np.ndarray | None = None,
+        as_names: bool = False,
+    ) -> ReleasedRows:
+        """Fit these rows, and return them released.
+
+        Parameters
+        ----------
+        X, y
+            As for :meth:`fit`.
+        summary : TableSummary, optional
+            The table that these rows are a part of.
+        weights : int array (n_rows,), optional
+            How many rows of the table each of them stands for.
+        as_names : bool
+            Return texts of polars as ``Enum``.
+        """
+        self._summary, self._row_counts = summary, weights
         frame = self._open(X, reset=True)
         table = self._fit(frame, y)
-        return release_frame(frame, self.schema_, self._groups, self.labels_, as_names=as_names), table
+        released = release_frame(frame, self.schema_, self._groups, self.labels_, as_names=as_names)
+        return ReleasedRows(released, table, self.labels_, self._handed_over(self._groups))
+
+    def _handed_over(self, groups: nw.DataFrame[Any]) -> FittedPartition:
+        # Rows that were fitted are not needed where other rows are.
+        slim = copy(self)
+        slim.labels_, slim._row_counts = self.labels_[:0], None
+        return FittedPartition(groups, self._columns, self.recoding_in_use, self._released_nodes(), slim._place)
 
     def transform(self, X: Any) -> Any:
         """Put rows into the vocabulary of the fitted groups.
@@ -154,11 +183,10 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         y : array (n_rows,), optional
             Labels, for ``recoding="majority"``.
         """
-        released, _, _ = self.anonymize_others(X, y)
-        return self._close(released, X)
+        return self._close(self.release_others(X, y).frame, X)
 
-    def anonymize_others(self, X: Any, y: Any = None) -> tuple[nw.DataFrame[Any], Table, np.ndarray]:
-        """Like :meth:`anonymize`: the released rows, the encoded table they were made from, and their groups."""
+    def release_others(self, X: Any, y: Any = None) -> ReleasedRows:
+        """Release other rows than were fitted, as :meth:`anonymize` does."""
         self._require_rows()
         frame = self._open(X, reset=False)
         job = self._make_job(frame)
@@ -166,7 +194,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         placed = self._place(np.column_stack(codes))
         labels = settle(self._cuts_in_use(), placed, job.smallest, asked_of(job.guard))
         labels, groups = self._recode(job, labels, self._classes_of(job, y))
-        return release_frame(frame, self.schema_, groups, labels), job.table, labels
+        released = release_frame(frame, self.schema_, groups, labels)
+        return ReleasedRows(released, job.table, labels, self._handed_over(groups))
 
     def forget_rows(self) -> Self:
         """Drop what values of fitted rows can be read from, before the object is handed on.
@@ -194,26 +223,40 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The tree of cuts that :meth:`_place` follows."""
         raise ShoalError(f"{type(self).__name__} cannot release rows that it was not fitted on: use fit_transform.")
 
-    _wants_counts = False
-    """Whether it does best with every different row of the whole table at once, and how many there are of each."""
+    wants_counts: ClassVar[bool] = False
+    """True if it does best with every different row of the whole table at once, and how many there are of each."""
 
-    def _works_on_parts(self) -> bool:
-        """Whether a part of the table can be released by itself."""
+    def works_on_parts(self) -> bool:
+        """Return True if a part of the table can be released by itself."""
         return True
 
-    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
-        """What releases a table part by part, after a look at a sample of it: itself, unless it must learn first."""
+    def for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+        """Return the method that releases a table in parts, after a look at a sample: itself, unless it must learn."""
         return self
 
+    def coarse_cuts(self, sample: nw.DataFrame[Any], y: Any, smallest: int, summary: TableSummary) -> CoarseCuts | None:
+        """Return the first cuts, until parts of the sample have ``smallest`` rows; None if it makes no cuts."""
+        coarse = self._cuts_coarsely(smallest)
+        if coarse is None:
+            return None
+        coarse._summary = summary
+        try:
+            coarse.fit(sample.to_native(), y)
+        except GuaranteeError:
+            # A sample may fall short where the table does not; the rows of fragments are counted in the whole table.
+            coarse.set_params(constraints=()).fit(sample.to_native(), y)
+        n_columns = len(coarse._columns)
+        return CoarseCuts(coarse._cuts_in_use(), coarse._columns, [coarse._codes_left(j) for j in range(n_columns)])
+
     def _cuts_coarsely(self, smallest: int) -> Self | None:
-        """A copy that makes the first of its cuts alone, until parts have so many rows; None if it makes none."""
+        """Return a copy that makes its first cuts only, until parts have so many rows; None if it makes none."""
         return None
 
-    def _cuts_between_parts(self, table: Table) -> Callable[[np.ndarray], tuple[int, np.ndarray] | None] | None:
-        """What tells where some rows of a sample are cut in two, so that whatever follows tears few of its groups.
+    def cuts_between_parts(self, table: Table) -> Callable[[np.ndarray], tuple[int, np.ndarray] | None] | None:
+        """Return a function that says where some rows of a sample are cut in two, so that few groups are torn.
 
-        It gives an attribute, and which of its codes go left; or None where rows cannot be cut. A method that knows of
-        no such cuts returns None itself.
+        The function returns an attribute and a mask of its codes that go left, or None where rows cannot be cut. A
+        method that knows of no such cuts returns None itself.
         """
         return None
 
@@ -254,8 +297,8 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Encode the rows and see that what is asked for can be reached at all."""
         constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
         described = Schema(attribute for attribute in self.schema_ if attribute.name not in self._absent)
-        table, members = _encode(frame, described, constraints, self.missing, self._whole)
-        table = replace(table, weights=self._weights)
+        table, members = _encode(frame, described, constraints, self.missing, self._summary)
+        table = replace(table, weights=self._row_counts)
         guard = make_guard(constraints, table)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         smallest = largest_k(constraints) if members is None else 1
@@ -268,7 +311,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _classes_of(self, job: PartitionInput, y: Any, target: Any = None) -> np.ndarray | None:
         """The class of each row, where the recoding asks for it; ``target`` is known of rows that are fitted."""
-        if self._recoding() != "majority":
+        if self.recoding_in_use != "majority":
             return None
         if y is None and not self.schema_.target:
             raise ShoalError(
@@ -285,7 +328,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self, job: PartitionInput, labels: np.ndarray, classes: np.ndarray | None
     ) -> tuple[np.ndarray, nw.DataFrame[Any]]:
         """Suppress what may be suppressed, and decide what each group is released as."""
-        recoding = self._recoding()
+        recoding = self.recoding_in_use
         if recoding == "majority" and classes is None:
             # The search took it for rows whose classes are known; of these rows they are not.
             recoding = "representative"
@@ -311,8 +354,23 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """What the fitted groups are released as, where that is not what the recoding makes of their rows."""
         return None
 
-    def _recoding(self) -> str:
+    @property
+    def recoding_in_use(self) -> str:
+        """The recoding in use, where a search has chosen it."""
         return self.recoding
+
+    def described_parameters(self) -> dict[str, Any]:
+        """Return the parameters in a form that can be printed and handed on."""
+        parameters = self.get_params(deep=False)
+        del parameters["schema"]
+        parameters["recoding"] = self.recoding_in_use
+        if parameters.get("model") is not None:
+            parameters["model"] = name_of(parameters["model"])
+        for name in parameters.keys() & set(self._holds_rows):
+            # Evidence is handed on, and rows must not be read from it.
+            if parameters[name] is not None:
+                parameters[name] = f"{len(parameters[name]):,} entries, which are not shown"
+        return parameters | {"constraints": [constraint.describe() for constraint in self.constraints]}
 
     def _check_parameters(self) -> None:
         if self.schema is not None:

@@ -225,7 +225,8 @@ class AccuracyGuided(Anonymizer):
         self.recoding_ = plan.recoding if self.recoding == "auto" else self.recoding
         return plan
 
-    def _recoding(self) -> str:
+    @property
+    def recoding_in_use(self) -> str:
         return getattr(self, "recoding_", self.recoding)  # type: ignore[no-any-return]
 
     def _make_plan(self, job: PartitionInput, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
@@ -452,12 +453,12 @@ class AccuracyGuided(Anonymizer):
     def _place(self, codes: np.ndarray) -> np.ndarray:
         return self._grouping.place(codes)
 
-    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+    def for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
         """A copy whose guide was chosen, and whose model was trained, on a sample; it asks it about all rows."""
         if self.model is None and self._asked_guide() in (0, "hard", "mondrian"):
             return self
         found = clone(self)
-        found._whole = self._whole
+        found._summary = self._summary
         found.fit(sample.to_native(), y)
         settled = clone(self).set_params(guide=found.guide_, recoding=found.recoding_)
         known = read_labels(y, len(sample)) if y is not None else found._target_of(sample)
@@ -491,7 +492,7 @@ class AccuracyGuided(Anonymizer):
         return self._grouping.codes_left(attribute)
 
     def _classes_of(self, job: PartitionInput, y: Any, target: Plan | None = None) -> np.ndarray | None:
-        if self.recoding_ != "majority":
+        if self.recoding_in_use != "majority":
             return None
         if y is None and target is not None and target.guide.classes is not None:
             return target.guide.classes

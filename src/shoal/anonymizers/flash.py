@@ -240,9 +240,9 @@ class Flash(Anonymizer):
             found["only at the top"] = self._found.only_top
         return found | {"steps": self._n_steps, "not searched": left_out, "searched to the end": recoding.complete}
 
-    _wants_counts = True
+    wants_counts = True
 
-    def _works_on_parts(self) -> bool:
+    def works_on_parts(self) -> bool:
         return self.mode == "local"
 
     def _check_parameters(self) -> None:

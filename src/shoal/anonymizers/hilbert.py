@@ -126,7 +126,7 @@ class HilbertCurve(Anonymizer):
         n_threads = count_threads(self.n_jobs, table.n_rows)
         rows = pack_rows(table)
         geometry = measure_geometry(table, sets=self.recoding == "set")
-        is_part = self._whole is not None and table.n_rows < self._whole.n_rows
+        is_part = self._summary is not None and table.n_rows < self._summary.n_rows
         self._grid = self._lay_grid(table, rows.layout, geometry, is_part=is_part)
         keys = keys_of(rows.words, self._grid, n_threads)
         order = sort_rows(keys, rows.order, n_threads)
@@ -171,7 +171,7 @@ class HilbertCurve(Anonymizer):
     def _cuts_in_use(self) -> Cuts:
         return balanced_tree(len(self._first))
 
-    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+    def for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
         """A copy with the order of the dimensions settled, so that one curve passes through all parts."""
         if self.dimensions is not None:
             return self
@@ -179,7 +179,7 @@ class HilbertCurve(Anonymizer):
         table = encode(sample, self.schema)
         return clone(self).set_params(dimensions=least_telling_first(table.quasi))  # type: ignore[no-any-return]
 
-    def _cuts_between_parts(self, table: Table) -> Halving:
+    def cuts_between_parts(self, table: Table) -> Halving:
         geometry = measure_geometry(table, sets=self.recoding == "set")
         return Halving(table, self._lay_grid(table, pack_rows(table).layout, geometry, is_part=True))
 

@@ -38,6 +38,7 @@ from shoal.data.vocabulary import Vocabulary, key_tables
 from shoal.errors import GuaranteeError, ShoalError
 from shoal.partition.box_tree import BoxPartition, FrameStore, alike, longer
 from shoal.partition.cut_tree import PACKED, Cuts, asked_of, count_threads, grow_cuts, grow_parts, make_task
+from shoal.partition.handover import ReleasedRows
 from shoal.partition.recoding import build_groups, recode
 from shoal.privacy.models import KAnonymity, PrivacyModel, check_constraints
 from shoal.privacy.rules import make_guard
@@ -219,10 +220,10 @@ class RPlusTree(Anonymizer):
         self._catch_up()
         return super().transform(X)
 
-    def anonymize_others(self, X: Any, y: Any = None) -> tuple[nw.DataFrame[Any], Table, np.ndarray]:
-        """Release other rows by the cuts there are; see :meth:`Anonymizer.anonymize_others`."""
+    def release_others(self, X: Any, y: Any = None) -> ReleasedRows:
+        """Release other rows by the cuts there are; see :meth:`Anonymizer.release_others`."""
         self._catch_up()
-        return super().anonymize_others(X, y)
+        return super().release_others(X, y)
 
     def forget_rows(self) -> Self:
         """Drop the rows, before the object is handed on; it cannot be changed or asked about rows from then on."""

@@ -208,7 +208,7 @@ class SaNGreeA(Anonymizer):
         nearest = kernel.nearest(space, boxes, np.zeros(len(fitted), np.uint8), codes.astype(np.int32))
         return np.asarray(self.labels_[nearest])
 
-    def _for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+    def for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
         if self.edges is not None or isinstance(self.start, numbers.Integral):
             name = "edges" if self.edges is not None else "start"
             raise ShoalError(f"{name} is about rows of the whole table, which is released part by part: leave it out.")

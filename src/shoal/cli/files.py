@@ -180,11 +180,11 @@ def release_elsewhere(
     """Release a table that is worked on from disk or by Spark: the evidence, and the risk before."""
     from shoal.cli import render
     from shoal.data.files import kind_to_write
+    from shoal.jobs.release import anonymize_file, check_file
     from shoal.privacy.models import DeltaPresence, KMap
 
-    release, check = _functions_of(large)
-    options = _checked_options(release, schema, k, options)
-    how: dict[str, Any] = large.options | {"missing_marks": reading.marks, "separator": reading.character}
+    options = _checked_options(anonymize_file, schema, k, options)
+    how: dict[str, Any] = _engine_options(large, reading)
     if large.engine != "spark":
         kind_to_write(out)
         # Methods take -1 for all cores, which is what DuckDB has by itself.
@@ -194,10 +194,10 @@ def release_elsewhere(
         # First of all: once the release has its name, nothing may go wrong any more.
         step(f"Measuring the risk of {Path(source).name} before")
         known = [model for model in options["constraints"] if isinstance(model, (DeltaPresence, KMap))]
-        before = check(large.named(source), schema, known, **how).risk
+        before = check_file(large.named(source), schema, known, **how).risk
         where = "by Spark" if large.engine == "spark" else "from disk"
         step(f"Releasing {Path(source).name} by {options['method']}, {where}")
-        return release(large.named(source), schema, k, large.named(out), **how, **options), before
+        return anonymize_file(large.named(source), schema, k, large.named(out), **how, **options), before
 
 
 def _checked_options(release: Callable[..., Any], schema: Schema, k: int, options: dict[str, Any]) -> dict[str, Any]:
@@ -227,13 +227,18 @@ def _without_logs() -> Iterator[None]:
         root.removeHandler(silent)
 
 
+def _engine_options(large: Large, reading: ReadOptions) -> dict[str, Any]:
+    engine = "spark" if large.engine == "spark" else "duckdb"
+    return large.options | {"engine": engine, "missing_marks": reading.marks, "separator": reading.character}
+
+
 @contextmanager
 def _running(large: Large) -> Iterator[dict[str, Any]]:
     """What calls share: Spark takes seconds to start."""
     if large.engine != "spark":
         yield {}
         return
-    from shoal.engines.spark.release import running_spark
+    from shoal.engines.spark import running_spark
 
     with running_spark(large.master, large.memory) as spark:
         yield {"master": spark}
@@ -243,36 +248,11 @@ def check_elsewhere(
     source: str, schema: Schema, constraints: Sequence[Any], reading: ReadOptions, large: Large, threshold: float
 ) -> Any:
     """Check a table that is worked on from disk or by Spark."""
-    _, check = _functions_of(large)
-    how: dict[str, Any] = large.options | {"missing_marks": reading.marks, "separator": reading.character}
+    from shoal.jobs.release import check_file
+
+    how: dict[str, Any] = _engine_options(large, reading)
     with _without_logs():
-        return check(large.named(source), schema, constraints, threshold=threshold, **how)
-
-
-def _functions_of(large: Large) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What releases files, and what checks them."""
-    if large.engine == "spark":
-        from shoal.engines.spark.release import anonymize_files, check_files
-
-        return anonymize_files, check_files
-    from shoal.engines.duckdb.release import anonymize_file, check_file
-
-    return anonymize_file, check_file
-
-
-def raw_risk(frame: polars.DataFrame, schema: Schema, asked: Sequence[Any]) -> Any:
-    """Risk of re-identification before anything is done."""
-    from shoal.privacy.checking import check as check_table
-    from shoal.privacy.models import DeltaPresence, KMap
-
-    return check_table(frame, schema, [model for model in asked if isinstance(model, (DeltaPresence, KMap))]).risk
-
-
-def restore_texts(release: Release, raw: polars.DataFrame) -> None:
-    """Give the columns that are released as they are every character back, such as marks for missing values."""
-    quasi = {attribute.name for attribute in release.schema.quasi}
-    untouched = [name for name in release.frame.columns if name not in quasi]
-    release.frame = release.frame.with_columns(raw[release.rows].select(untouched))
+        return check_file(large.named(source), schema, constraints, threshold=threshold, **how)
 
 
 def write_release(release: Release, out: Path, separator: str | None) -> None:

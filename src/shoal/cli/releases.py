@@ -10,11 +10,9 @@ import typer
 from shoal.cli import render
 from shoal.cli.files import (
     check_elsewhere,
-    raw_risk,
     read_to_release,
     refuse_overwriting,
     release_elsewhere,
-    restore_texts,
     write_release,
     write_report,
 )
@@ -127,8 +125,9 @@ def anonymize(
     """Release a table k-anonymous, and with every other model asked for.
 
     The released values are checked before anything is written: if a level is
-    not reached, nothing is. From CSV to CSV, columns that are not
-    quasi-identifiers keep every character.
+    not reached, nothing is. From CSV to CSV, columns that are neither
+    quasi-identifiers nor sensitive keep every character; missing marks in
+    sensitive columns are written as empty fields.
 
     For example:
       shoal anonymize in.csv --schema in.toml --k 10 --out out.csv
@@ -144,6 +143,7 @@ def anonymize(
     from shoal.data import files
     from shoal.data.schema import Schema
     from shoal.jobs.release import anonymize as anonymize_table
+    from shoal.jobs.release import make_anonymizer, release_table, risk_before
 
     described = guided.schema_of(Schema.from_toml(schema))
     table, place = large.place(source) or Path(source), large.place(out)
@@ -177,14 +177,16 @@ def anonymize(
         )
         options |= guided.options(method, described, len(frame if others is None else others))
         step(f"Releasing {raw.height:,} rows by {method}")
-        release = anonymize_table(
-            frame, described, k, method=method, constraints=asked, recoding=recoding, suppression=suppress,
-            missing=missing, random_state=seed, learn_from=others, **options,
+        y = options.pop("y", None)
+        anonymizer = make_anonymizer(
+            method, described, k, constraints=asked, recoding=recoding, suppression=suppress, missing=missing,
+            random_state=seed, **options,
         )  # fmt: skip
+        release, encoded = release_table(
+            anonymizer, method, frame, y, learn_from=others, texts=raw, missing_marks=reading.marks
+        )
+        before = risk_before(encoded, asked)
         step(f"Writing {released.name}")
-        before = raw_risk(frame, described, asked)
-        if frame is not raw:
-            restore_texts(release, raw)
         write_release(release, released, separator if table.suffix == released.suffix else None)
         if report is not None:
             write_report(release, report, before, released, f"Release of {table.name}")

@@ -20,6 +20,8 @@ from shoal.errors import DataError
 if TYPE_CHECKING:
     import polars
 
+    from shoal.data.schema import Schema
+
 PARQUET = {".parquet", ".pq"}
 CSV = {".csv", ".tsv", ".txt"}
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
@@ -107,19 +109,38 @@ def write_table(
 
 
 def _write(frame: nw.DataFrame[Any], path: Path, kind: str, separator: str) -> None:
+    import polars as pl
+
     native = frame.to_native()
-    if frame.implementation.is_polars():
+    if kind == "csv" and frame.implementation.is_pyarrow():
+        native = pl.from_arrow(native)
+    elif kind == "csv" and frame.implementation.is_pandas() and _has_two_kinds_of_blanks(frame):
+        # pandas writes an empty text as it writes a missing value, and a reader would take both for one value.
+        columns = native.astype(object).items()
+        native = pl.DataFrame({name: one.where(one.notna(), None).tolist() for name, one in columns}, strict=False)
+    if isinstance(native, pl.DataFrame):
         lazy = native.lazy()
-        lazy.sink_parquet(path) if kind == "parquet" else lazy.sink_csv(path, separator=separator)
+        lazy.sink_parquet(path) if kind == "parquet" else _without_nan(native).lazy().sink_csv(
+            path, separator=separator
+        )
     elif frame.implementation.is_pandas():
         write = native.to_parquet if kind == "parquet" else partial(native.to_csv, sep=separator)
         write(path, index=False)
-    elif kind == "parquet":
-        frame.write_parquet(path)
     else:
-        from pyarrow import csv as arrow_csv
+        frame.write_parquet(path)
 
-        arrow_csv.write_csv(native, path, arrow_csv.WriteOptions(delimiter=separator))
+
+def _has_two_kinds_of_blanks(frame: nw.DataFrame[Any]) -> bool:
+    """Return True if a column of texts has empty texts beside missing values."""
+    texts = [frame[name] for name, dtype in frame.schema.items() if dtype == nw.String]
+    return any(series.is_null().any() and (series == "").any() for series in texts)
+
+
+def _without_nan(frame: polars.DataFrame) -> polars.DataFrame:
+    """Return the frame with NaN as missing values, which CSV files have as empty fields: checks take both for one."""
+    return frame.with_columns(
+        column.fill_nan(None) for column in frame.iter_columns() if column.dtype.is_float() and column.is_nan().any()
+    )
 
 
 class Appending:
@@ -137,7 +158,7 @@ class Appending:
         if self._kind == "csv":
             first = self._file is None
             self._file = self._path.open("wb") if first else self._file
-            frame.write_csv(self._file, separator=self._separator, include_header=first)
+            _without_nan(frame).write_csv(self._file, separator=self._separator, include_header=first)
             return
         from pyarrow import parquet
 
@@ -181,6 +202,19 @@ def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequenc
     return frame.with_columns(
         pl.when(~marked).then(others), *(enums.without(frame[name], as_marks(marks)) for name in names)
     )
+
+
+def restore_texts(
+    released: polars.DataFrame, raw: polars.DataFrame, schema: Schema, marks: Sequence[str]
+) -> polars.DataFrame:
+    """Give the columns that are no quasi-identifiers the texts that they were read as.
+
+    Only marks in sensitive columns stay missing values: privacy models count them as one value, so that a reader of the
+    file must not find several.
+    """
+    quasi = {attribute.name for attribute in schema.quasi}
+    untouched = raw.select(name for name in released.columns if name not in quasi)
+    return released.with_columns(mark_missing(untouched, marks, [attribute.name for attribute in schema.sensitive]))
 
 
 def kind_to_write(path: str | Path) -> str:

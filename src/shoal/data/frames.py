@@ -191,6 +191,26 @@ def stack_rows(parts: Sequence[nw.DataFrame[Any]]) -> nw.DataFrame[Any]:
     return nw.concat([part.select(parts[0].columns) for part in parts])
 
 
+def without_unused_categories(frame: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """Return the frame with the categories that occur, as files list all of them: others may name people left out."""
+    used = {}
+    for name, dtype in frame.schema.items():
+        if dtype not in (nw.Categorical, nw.Enum):
+            continue
+        native = frame[name].to_native()
+        if frame.implementation.is_polars():
+            import polars as pl
+
+            if isinstance(native.dtype, pl.Enum):
+                kept = set(native.unique().drop_nulls().to_list())
+                used[name] = native.cast(pl.Enum([one for one in native.dtype.categories if one in kept]))
+        elif frame.implementation.is_pandas():
+            used[name] = native.cat.remove_unused_categories()
+        elif frame.implementation.is_pyarrow():
+            used[name] = native.cast(native.type.value_type).dictionary_encode()
+    return replace_columns(frame, {name: nw.from_native(one, series_only=True) for name, one in used.items()})
+
+
 def convert(frame: Any, kind: FrameKind) -> Any:
     """The same table in another library."""
     opened = open_frame(frame)

@@ -19,7 +19,10 @@ from shoal.data import frames
 from shoal.data.schema import Attribute, Schema
 from shoal.data.table import Column, Missing, encode_column
 from shoal.errors import DataError
+from shoal.partition.losses import Loss
 from shoal.partition.table_summary import ColumnSummary, TableSummary, is_plain_number
+from shoal.privacy.checking import Checked
+from shoal.privacy.models import PrivacyModel
 from shoal.privacy.rules import no_membership, truth_of
 
 MOST_VALUES = 1_000_000
@@ -107,6 +110,32 @@ class LeafTally(NamedTuple):
     """Those of them that are released."""
     sensitive: dict[str, tuple[np.ndarray, nw.Series[Any], np.ndarray]]
     """Of each sensitive attribute: leaves, values, and how many released rows of the leaf have the value."""
+
+
+class StagedRelease(Protocol):
+    """A release that is written, but is renamed to its final name only after it was verified."""
+
+    @property
+    def loss(self) -> Loss:
+        """Loss of the whole release."""
+
+    @property
+    def suppressed(self) -> int:
+        """Number of suppressed rows."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """How the table was cut, for the evidence."""
+
+    @property
+    def findings(self) -> Mapping[str, Any]:
+        """Results of the method beside the release."""
+
+    def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
+        """Measure every privacy model on the rows that were written."""
+
+    def members_only(self, member_of: str) -> StagedRelease:
+        """Write the rows of a population that are handed out, without the column that marks them."""
 
 
 class Engine(ABC, Generic[Expression]):

@@ -20,6 +20,7 @@ from shoal.data.table import encode_like
 from shoal.engines.base import ROWS, Engine, look_at
 from shoal.engines.partial_release import PartialRelease, measure_part
 from shoal.errors import DataError, GuaranteeError, ShoalError
+from shoal.partition.handover import FittedPartition, ReleasedRows
 from shoal.partition.recoding import TEXT_RECODINGS, release_frame
 from shoal.partition.table_summary import TableSummary
 from shoal.privacy.models import KAnonymity, check_constraints
@@ -29,7 +30,9 @@ from shoal.privacy.rules import membership
 class Counted(NamedTuple):
     """A method that was fitted to how many there are of every different row."""
 
-    fitted: Anonymizer
+    partition: FittedPartition
+    recoding: str
+    findings: dict[str, Any]
     schema: Schema
     """Of the whole table; the method has seen only some of its columns."""
     part: PartialRelease
@@ -40,10 +43,10 @@ class Counted(NamedTuple):
         """Put rows of the table into their groups."""
         opened = frames.open_frame(frame)
         try:
-            codes = _codes(self.fitted, opened)
+            codes = _codes(self.partition, opened)
         except DataError as error:
             raise DataError(f"The table has changed since its rows were counted: {error}") from None
-        return release_frame(opened, self.schema, self.fitted._groups, self.fitted._place(codes))
+        return release_frame(opened, self.schema, self.partition.groups, self.partition.place(codes))
 
 
 def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted | None:
@@ -53,12 +56,12 @@ def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted
     """
     schema = method.schema
     assert schema is not None
-    if method._recoding() not in TEXT_RECODINGS:
-        if method._works_on_parts():
+    if method.recoding_in_use not in TEXT_RECODINGS:
+        if method.works_on_parts():
             return None
         raise ShoalError(
-            f"recoding={method._recoding()!r} looks at all rows of a group, which may be anywhere in the table: choose "
-            f"{', '.join(TEXT_RECODINGS)}, or work in memory."
+            f"recoding={method.recoding_in_use!r} looks at all rows of a group, which may be anywhere in the table: "
+            f"choose {', '.join(TEXT_RECODINGS)}, or work in memory."
         )
     constraints = (KAnonymity(method.k), *check_constraints(method.constraints))
     member_of = membership(constraints)
@@ -67,32 +70,29 @@ def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> Counted
     names = [*whole.quasi, *sensitive, *([] if member_of is None else [member_of])]
     counted = engine.combinations(names, most)
     if counted.height > most:
-        if method._works_on_parts():
+        if method.works_on_parts():
             return None
         raise DataError(_too_many(whole, most))
     fitted = clone(method).set_params(schema=Schema(schema[name] for name in names))
-    fitted._whole, fitted._weights = (
-        whole._replace(sensitive=sensitive, spelt=None),
-        counted[ROWS].to_numpy().astype(np.int64),
-    )
-    released, table = fitted.anonymize_frame(counted.select(names))
-    part = measure_part(fitted, released, table)._replace(frame=None)
-    _require_places(fitted, frames.open_frame(counted))
-    # What is sent to where the rows are need not have the counts along.
-    n_rows, fitted.labels_, fitted._weights = int(fitted._weights.sum()), fitted.labels_[:0], None
-    return Counted(fitted, schema, part, n_rows)
+    summary = whole._replace(sensitive=sensitive, spelt=None)
+    rows = counted[ROWS].to_numpy().astype(np.int64)
+    released = fitted.release_rows(counted.select(names), summary=summary, weights=rows)
+    part = measure_part(fitted, released)._replace(frame=None)
+    _require_places(released, frames.open_frame(counted), type(fitted).__name__)
+    return Counted(released.partition, method.recoding, fitted.findings(), schema, part, int(rows.sum()))
 
 
-def _codes(fitted: Anonymizer, rows: nw.DataFrame[Any]) -> np.ndarray:
-    return np.column_stack([encode_like(rows[column.name], column) for column in fitted._columns])
+def _codes(partition: FittedPartition, rows: nw.DataFrame[Any]) -> np.ndarray:
+    return np.column_stack([encode_like(rows[column.name], column) for column in partition.columns])
 
 
-def _require_places(fitted: Anonymizer, rows: nw.DataFrame[Any]) -> None:
+def _require_places(released: ReleasedRows, rows: nw.DataFrame[Any], method: str) -> None:
     """All that holds was found for the groups of the fit: every row must come to lie in the same one again."""
-    if not np.array_equal(fitted._place(_codes(fitted, rows)), fitted.labels_):
+    partition = released.partition
+    if not np.array_equal(partition.place(_codes(partition, rows)), released.labels):
         raise GuaranteeError(
             "Rows would be released in other groups than were counted, so nothing is released: this is a defect of "
-            f"the method {type(fitted).__name__}."
+            f"the method {method}."
         )
 
 

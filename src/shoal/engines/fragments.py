@@ -80,7 +80,7 @@ def fragment(
         sample = engine.sample(sample_size(n_rows, rows_per_fragment), seed)
         guide = None if y is None else y(sample)
         sample = sample.select([name for name in sample.columns if name in schema])
-        method = method._for_parts(sample, guide)
+        method = method.for_parts(sample, guide)
         smallest = max(math.ceil(rows_per_fragment / 2 * len(sample) / n_rows), 1)
         crown = grow_crown(method, sample, whole, smallest, guide)
         crown = crown._replace(alike=many_alike(sample, whole, rows_per_fragment * len(sample) / n_rows))
@@ -109,24 +109,17 @@ def grow_crown(method: Anonymizer, sample: nw.DataFrame[Any], whole: TableSummar
         return CoarseTree([None], [0], [0])
     assert method.schema is not None
     table = whole.encode(sample, method.schema)
-    halving = method._cuts_between_parts(table)
+    halving = method.cuts_between_parts(table)
     if halving is not None:
         return grow_forks(table, whole, smallest, halving)
-    coarse = method._cuts_coarsely(smallest)
+    coarse = method.coarse_cuts(sample, y, smallest, whole)
     if coarse is None:
         return cut_between_groups(method, sample, whole, smallest)
-    coarse._whole = whole
-    try:
-        coarse.fit(sample.to_native(), y)
-    except GuaranteeError:
-        # A sample may fall short where the table does not; what fragments have is counted in all rows.
-        coarse.set_params(constraints=()).fit(sample.to_native(), y)
-    cuts = coarse._cuts_in_use()
-    by_attribute = [coarse._codes_left(j) for j in range(len(coarse._columns))]
     tests: list[SplitTest | None] = []
-    for node, j in enumerate(cuts.attribute.tolist()):
-        tests.append(None if j < 0 else _as_test(coarse._columns[j], by_attribute[j][node], whole))
-    return CoarseTree(tests, cuts.left.tolist(), cuts.right.tolist())
+    for node, j in enumerate(coarse.cuts.attribute.tolist()):
+        codes_left = coarse.codes_left[j] if j >= 0 else None
+        tests.append(None if codes_left is None else _as_test(coarse.columns[j], codes_left[node], whole))
+    return CoarseTree(tests, coarse.cuts.left.tolist(), coarse.cuts.right.tolist())
 
 
 def cut_between_groups(method: Anonymizer, sample: nw.DataFrame[Any], whole: TableSummary, smallest: int) -> CoarseTree:
@@ -139,16 +132,16 @@ def cut_between_groups(method: Anonymizer, sample: nw.DataFrame[Any], whole: Tab
     some = frames.take_rows(sample, np.linspace(0, len(sample) - 1, min(len(sample), LOOKED_AT)).astype(np.int64))
     smallest = max(math.ceil(smallest * len(some) / len(sample)), 1)
     looking = clone(method)
-    looking._whole = whole
     try:
-        _, table = looking.anonymize_frame(some.to_native())
+        found = looking.release_rows(some.to_native(), summary=whole)
     except GuaranteeError:
         looking.set_params(k=min(method.k, len(some)), constraints=())
-        _, table = looking.anonymize_frame(some.to_native())
+        found = looking.release_rows(some.to_native(), summary=whole)
+    table, labels = found.table, found.labels
     codes = np.column_stack([column.codes for column in table.quasi]).astype(np.int64)
 
     def cut(rows: np.ndarray) -> Cut | None:
-        found = _between_groups(codes[rows], looking.labels_[rows], smallest)
+        found = _between_groups(codes[rows], labels[rows], smallest)
         return None if found is None else (found[0], np.arange(table.quasi[found[0]].n_values) <= found[1])
 
     return grow_forks(table, whole, smallest, cut)

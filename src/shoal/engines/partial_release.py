@@ -14,11 +14,13 @@ from sklearn.base import clone
 
 from shoal.anonymizers import Anonymizer
 from shoal.data import enums, frames
+from shoal.data.files import restore_texts
 from shoal.data.schema import Schema
 from shoal.data.table import TOP, Table
 from shoal.data.value_text import plain_text
 from shoal.errors import DataError, GuaranteeError
-from shoal.partition.losses import Loss, all_losses
+from shoal.partition.handover import ReleasedRows
+from shoal.partition.losses import Loss
 from shoal.partition.recoding import TEXT_RECODINGS
 from shoal.partition.table_summary import TableSummary
 from shoal.privacy.counts import count_groups
@@ -56,28 +58,23 @@ def release_part(
     ``as_names`` if asked for.
     """
     one = clone(method)
-    one._whole = whole
     # The first one keeps its seed: if it is the only one, it is released as the table would be.
     if one.random_state is not None and number > 0:
         one.random_state = np.random.SeedSequence([seed_of(one.random_state), number]).generate_state(1)[0]
-    return measure_part(one, *one.anonymize_frame(frame, y, as_names=as_names), checked_later=checked_later)
+    return measure_part(one, one.release_rows(frame, y, summary=whole, as_names=as_names), checked_later=checked_later)
 
 
-def measure_part(
-    method: Anonymizer, released: nw.DataFrame[Any], table: Table, *, checked_later: bool = False
-) -> PartialRelease:
+def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: bool = False) -> PartialRelease:
     """See that what was released by a fitted method keeps what was asked for, and what it lost."""
-    member_of = membership(method.constraints)
+    member_of, (frame, table, labels, _) = membership(method.constraints), released
     members = None if member_of is None else released_rows(table, member_of) != 0
     if not checked_later:
-        _require_kept(released, method, table, members)
-    labels, sets = method.labels_, method._recoding() == "set"
-    nodes, is_part = method._released_nodes(), table.weights is None
-    loss = all_losses(table, labels, sets=sets, members=members, nodes=nodes, is_part=is_part)
+        _require_kept(frame, method, table, members)
+    loss = released.loss(members, is_part=table.weights is None)
     counts = count_groups(labels, (), members, table.weights).sizes
     sizes, n_suppressed = (counts[:-1], int(counts[-1])) if (labels < 0).any() else (counts, 0)
     squares = float((sizes.astype(float) ** 2).sum())
-    return PartialRelease(released, int(counts.sum()), int(np.count_nonzero(sizes)), n_suppressed, squares, loss)
+    return PartialRelease(frame, int(counts.sum()), int(np.count_nonzero(sizes)), n_suppressed, squares, loss)
 
 
 def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table, members: np.ndarray | None) -> None:
@@ -158,27 +155,27 @@ def add_losses(parts: Sequence[PartialRelease]) -> Loss:
 def as_written(
     released: Any,
     raw: pl.DataFrame,
-    method: Anonymizer,
+    schema: Schema,
+    recoding: str,
+    marks: Sequence[str] = (),
     dates: Collection[str] = frozenset(),
     *,
     as_names: bool = False,
 ) -> pl.DataFrame:
-    """Released rows with columns of one type in all fragments; others as they were, marks for missing values too.
+    """Return released rows with columns of one type in all fragments, as they are written and then checked.
 
-    ``dates`` are quasi-identifiers whose means are dates. Texts are given ``as_names`` if asked for.
+    Columns that are neither quasi-identifiers nor sensitive keep every character of ``raw``; ``dates`` are
+    quasi-identifiers whose means are dates. Texts are given ``as_names`` if asked for.
     """
-    schema = method.schema
-    assert schema is not None
     quasi = [one.name for one in schema.quasi]
     opened = frames.open_frame(released)
     frame = opened.to_native()
-    if method.recoding in TEXT_RECODINGS:
+    if recoding in TEXT_RECODINGS:
         frame = frame.with_columns(_as_texts(opened[name], as_names=as_names) for name in quasi)
-    elif method.recoding == "mean":
+    elif recoding == "mean":
         means = [one.name for one in schema.quasi if one.kind == "numeric"]
         frame = frame.with_columns(_as_mean(frame[name], is_date=name in dates) for name in means)
-    untouched = [name for name in frame.columns if name not in quasi]
-    return frame.with_columns(raw.select(untouched))  # type: ignore[no-any-return]
+    return restore_texts(frame, raw, schema, marks)
 
 
 def _as_mean(series: pl.Series, *, is_date: bool) -> pl.Series:

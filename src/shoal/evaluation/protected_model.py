@@ -77,7 +77,7 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if "model" in anonymizer.get_params(deep=False) and anonymizer.model is None:
             anonymizer.set_params(model=clone(self.model))
         released = anonymizer.fit_transform(X, y)
-        recoding = anonymizer._recoding()
+        recoding = anonymizer.recoding_in_use
         if recoding in ("interval", "level", "set"):
             raise ShoalError(
                 f"recoding={recoding!r} is of no use to a model that must understand raw rows: "

@@ -114,7 +114,7 @@ class Protection(FactSheet):
             "model_name": name_of(self.model),
             "target": target_of(self.schema).name,
             "seen_raw": [name for name in features(self.schema) if self.schema[name].role != "quasi"],
-            "findings": {"guide": None, "tried": []} | self.release.findings,
+            "findings": {"guide": None, "tried": [], **self.release.findings},
             "guide_names": describe_guide,
         }
 

@@ -1,37 +1,38 @@
-"""Run a method, verify what came out, write it: the data steward's job."""
+"""Release a table: run a method, verify what is about to be written, and write it."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from shoal._kernels import groups
 from shoal.anonymizers import Anonymizer, find_method
 from shoal.data import frames
-from shoal.data.files import write_table
+from shoal.data.files import as_marks, restore_texts, write_table
 from shoal.data.schema import Schema, require_schema
-from shoal.data.table import Missing
+from shoal.data.table import Missing, Table
 from shoal.errors import SchemaError
-from shoal.models.guides import name_of
-from shoal.partition.losses import Loss, all_losses
+from shoal.partition.losses import Loss
 from shoal.privacy.checking import Checked, Measured, check, read_truths, require_levels
-from shoal.privacy.models import (
-    DeltaPresence,
-    KAnonymity,
-    KMap,
-    PrivacyModel,
-    check_constraints,
-    show_level,
-)
-from shoal.privacy.risk import Risk
-from shoal.privacy.rules import membership
+from shoal.privacy.counts import count_groups
+from shoal.privacy.models import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints, show_level
+from shoal.privacy.risk import Risk, risk
+from shoal.privacy.rules import membership, released_rows
 from shoal.reports.summaries import FactSheet
 
+if TYPE_CHECKING:
+    import polars
 
+FileEngine = Literal["duckdb", "spark"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Evidence(FactSheet):
     """What holds on a released table, and what it cost.
 
@@ -43,33 +44,25 @@ class Evidence(FactSheet):
     risk : Risk
     method : str
     parameters : dict
-        What the method was asked for, by name: k, the other constraints in words, the recoding and so on.
+        Arguments of the method by name: k, the other constraints in words, the recoding and so on.
+    missing_marks : tuple of str
+        Texts that were read as missing values. Those in sensitive columns are released as missing values.
     suppressed : int
         Number of suppressed rows.
     findings : dict
-        What the method found out on its way, by name.
+        Further results of the method, by name.
     """
 
+    schema: Schema
+    method: str
+    checked: Checked
+    loss: Loss
+    suppressed: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    findings: Mapping[str, Any] = field(default_factory=dict)
+    missing_marks: tuple[str, ...] = ()
     frame: Any = None
-    labels: np.ndarray = np.empty(0, np.int64)
-
-    def __init__(
-        self,
-        schema: Schema,
-        method: str,
-        checked: Checked,
-        loss: Loss,
-        suppressed: int,
-        parameters: Mapping[str, Any] | None = None,
-        findings: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.schema = schema
-        self.method = method
-        self.checked = checked
-        self.loss = loss
-        self.suppressed = suppressed
-        self.parameters = dict(parameters or {})
-        self.findings = dict(findings or {})
+    labels: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def privacy(self) -> tuple[Measured, ...]:
@@ -87,7 +80,7 @@ class Evidence(FactSheet):
         return int(self.checked.level("k"))
 
     def summary(self) -> list[tuple[str, str]]:
-        """The release in a few facts, each a name and a text."""
+        """Return the release in a few facts, each a name and a text."""
         quasi = ", ".join(attribute.name for attribute in self.schema.quasi)
         facts = [
             ("guarantee", f"{self.k}-anonymous with respect to {quasi}"),
@@ -101,13 +94,14 @@ class Evidence(FactSheet):
         return facts + [(m.model, show_level(m.level)) for m in self.privacy if m.asked is not None and m.key != "k"]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Release(Evidence):
-    """A released table and the evidence for it; made by :func:`anonymize`.
+    """A released table and the evidence for it; made by :func:`anonymize`, and frozen.
 
     Attributes
     ----------
     frame : dataframe
-        What may be handed out, in the library that the table came in.
+        The rows that may be handed out, in the library that the table came in.
     labels : int array
         Group of each row; -1 for suppressed ones.
     privacy : tuple of Measured
@@ -116,30 +110,16 @@ class Release(Evidence):
     risk : Risk
     method : str
     parameters : dict
-        What the method was asked for, by name: k, the other constraints in words, the recoding and so on.
+        Arguments of the method by name: k, the other constraints in words, the recoding and so on.
+    missing_marks : tuple of str
+        Texts that were read as missing values.
     rows : int array
-        Where each released row was in the table that came in.
+        Position of each released row in the table that came in.
     findings : dict
-        What the method found out on its way, by name.
+        Further results of the method, by name.
     """
 
-    def __init__(
-        self,
-        frame: Any,
-        labels: np.ndarray,
-        schema: Schema,
-        method: str,
-        checked: Checked,
-        loss: Loss,
-        parameters: Mapping[str, Any] | None = None,
-        rows: np.ndarray | None = None,
-        findings: Mapping[str, Any] | None = None,
-    ) -> None:
-        suppressed = int(np.count_nonzero(labels < 0))
-        super().__init__(schema, method, checked, loss, suppressed, parameters, findings)
-        self.frame = frame
-        self.labels = labels
-        self.rows = np.arange(len(labels)) if rows is None else rows
+    rows: np.ndarray
 
     def to_csv(self, path: str | Path, *, separator: str | None = None) -> None:
         """Write the released table as CSV; the file is there in full or not at all."""
@@ -172,11 +152,11 @@ def anonymize(
     frame : pandas, polars or pyarrow table
     schema : Schema
     k : int
-        Rows that must be released alike at least.
+        Least number of rows that are released alike.
     method : str
         Name of an anonymizer, such as ``"mondrian"``.
     constraints : sequence of privacy models
-        Asked for beside k.
+        Required beside k.
     recoding : str, optional
         As for every anonymizer; by default the method's own.
     suppression, missing, random_state
@@ -206,45 +186,220 @@ def anonymize(
     (3, ['[25, 31]', '[45, 52]'])
     """
     require_schema(schema)
-    constraints = check_constraints(constraints)
-    anonymizer = make_anonymizer(
-        method,
-        schema,
-        k,
-        constraints=constraints,
-        recoding=recoding,
-        suppression=suppression,
-        missing=missing,
-        random_state=random_state,
-        **options,
-    )
+    how = {"recoding": recoding, "suppression": suppression, "missing": missing, "random_state": random_state}
+    anonymizer = make_anonymizer(method, schema, k, constraints=check_constraints(constraints), **how, **options)
+    return release_table(anonymizer, method, frame, y, learn_from=learn_from)[0]
+
+
+def release_table(
+    anonymizer: Anonymizer,
+    method: str,
+    frame: Any,
+    y: Any = None,
+    *,
+    learn_from: Any = None,
+    texts: polars.DataFrame | None = None,
+    missing_marks: Sequence[str] = (),
+) -> tuple[Release, Table]:
+    """Return the release of a table by an anonymizer, and the encoded table.
+
+    ``texts`` are the same rows as they were read from a file, in which ``missing_marks`` stand for missing values:
+    columns that are no quasi-identifiers are released as they are there.
+    """
+    schema, marks = anonymizer.schema, tuple(as_marks(missing_marks))
+    assert schema is not None
     # Row labels of pandas may name people, and nobody checks them; `rows` leads back to them.
     opened = nw.maybe_reset_index(frames.open_frame(frame))
     if learn_from is None:
-        released, table = anonymizer.anonymize_frame(opened, y)
-        labels = anonymizer.labels_
+        found = anonymizer.release_rows(opened, y)
     else:
-        released, table, labels = anonymizer.fit(learn_from, y).anonymize_others(opened)
-    asked = (KAnonymity(k), *constraints)
-    checked = require_levels(check(released, schema, asked), method)
-    member_of = membership(asked)
-    members = None if member_of is None else read_truths(released, member_of)
-    sets, nodes = anonymizer._recoding() == "set", anonymizer._released_nodes()
-    loss = all_losses(table, labels, sets=sets, members=members, nodes=nodes)
-    rows = np.arange(len(labels))
-    if member_of is not None and members is not None:
-        rows = np.flatnonzero(members)
-        released, labels = nw.maybe_reset_index(released[rows].drop(member_of)), labels[rows]
-        # What the rest of the population was needed for is known by now; all else must hold on what is handed out.
-        require_levels(check(released, schema, [c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)
-    parameters = parameters_of(anonymizer, constraints)
+        found = anonymizer.fit(learn_from, y).release_others(opened)
+    released, table, labels, _ = found
+    if texts is not None:
+        released = frames.open_frame(restore_texts(released.to_native(), texts, schema, marks))
+    asked = (KAnonymity(anonymizer.k), *anonymizer.constraints)
+    staged = StagedFrame(frames.without_unused_categories(released), schema, np.arange(len(labels)))
+    checked, handed_out = verify(staged, asked, method)
+    members = None if handed_out is staged else np.isin(staged.rows, handed_out.rows)
+    loss = found.loss(members)
+    parameters = anonymizer.described_parameters()
     if learn_from is not None:
         parameters["learn_from"] = f"{len(anonymizer.labels_):,} other rows"
-    return Release(released.to_native(), labels, schema, method, checked, loss, parameters, rows, anonymizer.findings())
+    labels = labels[handed_out.rows]
+    release = Release(
+        schema=schema,
+        method=method,
+        checked=checked,
+        loss=loss,
+        suppressed=int(np.count_nonzero(labels < 0)),
+        parameters=parameters,
+        findings=anonymizer.findings(),
+        missing_marks=marks,
+        frame=handed_out.frame.to_native(),
+        labels=labels,
+        rows=handed_out.rows,
+    )
+    return release, table
+
+
+def risk_before(table: Table, constraints: Sequence[PrivacyModel] = ()) -> Risk:
+    """Return the risk of re-identification of an encoded table before anything is generalised."""
+    member_of = membership(constraints)
+    members = None if member_of is None else released_rows(table, member_of) != 0
+    counts = count_groups(groups.group_rows(table.codes)[0], (), members)
+    return risk(counts.sizes, population=None if members is None else counts.population)
+
+
+def anonymize_file(
+    source: str | Path,
+    schema: Schema,
+    k: int,
+    out: str | Path,
+    *,
+    engine: FileEngine = "duckdb",
+    method: str = "mondrian",
+    constraints: Sequence[PrivacyModel] = (),
+    random_state: int | None = None,
+    missing_marks: Sequence[str] = (),
+    separator: str | None = None,
+    memory: int | None = None,
+    rows_per_fragment: int | None = None,
+    y: str | None = None,
+    threads: int | None = None,
+    temporary: str | Path | None = None,
+    master: Any = None,
+    **options: Any,
+) -> Evidence:
+    """Anonymize a file that may be larger than memory, and verify the written rows before they get their name.
+
+    Parameters
+    ----------
+    source : path
+        A CSV or Parquet file, or a folder of Parquet files; for Spark a name that Spark can read.
+    schema : Schema
+    k : int
+    out : path
+        The file to write, ``.parquet`` or ``.csv``, whose rows are in the order of the fragments; for Spark a folder,
+        which must not be there yet.
+    engine : {"duckdb", "spark"}
+    method, constraints, random_state
+        As for :func:`shoal.anonymize`.
+    missing_marks, separator
+        As for :func:`shoal.data.files.read_table`.
+    memory : int, optional
+        Bytes that may be used, about; by default half of what the machine has. Spark's Java gets half of them.
+    rows_per_fragment : int, optional
+        By default as many as fit.
+    y : str, optional
+        Column that guides the method, such as predictions; by default the schema's target.
+    threads, temporary
+        For DuckDB: the number of threads, and a folder for sorted rows, which take about as much room as the table; by
+        default beside ``out``.
+    master : str, SparkSession or RunningSpark, optional
+        For Spark: where it runs, such as ``local[4]`` or ``spark://host:7077``; by default where it is configured to. A
+        session that runs already goes on running.
+    **options
+        Further parameters of the method.
+    """
+    require_schema(schema)
+    asked = (KAnonymity(k), *check_constraints(constraints))
+    anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
+    how: dict[str, Any] = {"memory": memory, "rows_per_fragment": rows_per_fragment, "y": y, "separator": separator}
+    if engine == "spark":
+        from shoal.engines.spark.release import stage as stage_by_spark
+
+        staging = stage_by_spark(source, anonymizer, out, master=master, missing_marks=missing_marks, **how)
+    else:
+        from shoal.engines.duckdb.release import stage as stage_by_duckdb
+
+        how |= {"threads": threads, "temporary": temporary}
+        staging = stage_by_duckdb(source, anonymizer, out, missing_marks=missing_marks, **how)
+    with staging as staged:
+        checked, _ = verify(staged, asked, method)
+        return Evidence(
+            schema=schema,
+            method=method,
+            checked=checked,
+            loss=staged.loss,
+            suppressed=staged.suppressed,
+            parameters=anonymizer.described_parameters() | {"engine": engine} | dict(staged.parameters),
+            findings=staged.findings,
+            missing_marks=tuple(as_marks(missing_marks)),
+        )
+
+
+def check_file(
+    source: str | Path,
+    schema: Schema,
+    constraints: Sequence[PrivacyModel] = (),
+    *,
+    engine: FileEngine = "duckdb",
+    threshold: float = 0.2,
+    missing_marks: Sequence[str] = (),
+    separator: str | None = None,
+    memory: int | None = None,
+    threads: int | None = None,
+    master: Any = None,
+) -> Checked:
+    """Measure every privacy model on a file that may be larger than memory; see :func:`shoal.check`."""
+    how: dict[str, Any] = {"threshold": threshold, "missing_marks": missing_marks, "separator": separator}
+    if engine == "spark":
+        from shoal.engines.spark.release import check_files
+
+        return check_files(source, schema, constraints, memory=memory, master=master, **how)
+    from shoal.engines.duckdb.release import check_file as check_by_duckdb
+
+    return check_by_duckdb(source, schema, constraints, memory=memory, threads=threads, **how)
+
+
+class Staged(Protocol):
+    """A table as it will be handed out: in memory, or written by an engine under a name that is not final."""
+
+    def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
+        """Measure every privacy model on its values."""
+
+    def members_only(self, member_of: str) -> Any:
+        """Return the rows of a population that are handed out, without the column that marks them."""
+
+
+AnyStaged = TypeVar("AnyStaged", bound=Staged)
+
+
+def verify(staged: AnyStaged, asked: Sequence[PrivacyModel], method: str) -> tuple[Checked, AnyStaged]:
+    """Measure a table that is about to leave, and refuse it unless it keeps every level asked for.
+
+    This is the only way out, in memory, from disk and by Spark. Models about a population are measured with all of its
+    rows; every other one must also hold on the rows that are handed out, which are returned.
+    """
+    checked = require_levels(staged.measure(asked), method)
+    member_of = membership(asked)
+    if member_of is None:
+        return checked, staged
+    handed_out = staged.members_only(member_of)
+    require_levels(handed_out.measure([c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)
+    return checked, handed_out
+
+
+class StagedFrame(NamedTuple):
+    """A released frame, and the position of each of its rows in the table that came in."""
+
+    frame: nw.DataFrame[Any]
+    schema: Schema
+    rows: np.ndarray
+
+    def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
+        """Measure every privacy model on the values of the frame."""
+        return check(self.frame, self.schema, constraints)
+
+    def members_only(self, member_of: str) -> StagedFrame:
+        """Return the rows that are handed out, without the column that marks them."""
+        rows = np.flatnonzero(read_truths(self.frame, member_of))
+        kept = nw.maybe_reset_index(frames.take_rows(self.frame, rows).drop(member_of))
+        return self._replace(frame=frames.without_unused_categories(kept), rows=self.rows[rows])
 
 
 def make_anonymizer(method: str, schema: Schema, k: int, *, recoding: str | None = None, **options: Any) -> Anonymizer:
-    """An anonymizer by its name, with the method's own recoding if none is asked for."""
+    """Make an anonymizer by its name, with the method's own recoding if none is asked for."""
     cls = find_method(method)
     _require_options(cls, method, {name: one for name, one in options.items() if name not in _OF_EVERY_METHOD})
     return cls(schema, k, recoding=_default_recoding(cls) if recoding is None else recoding, **options)
@@ -262,20 +417,6 @@ def _require_options(cls: type[Anonymizer], method: str, options: Mapping[str, A
 def _default_recoding(cls: type[Anonymizer]) -> str:
     default: str = inspect.signature(cls).parameters["recoding"].default
     return default
-
-
-def parameters_of(anonymizer: Anonymizer, constraints: Sequence[PrivacyModel]) -> dict[str, Any]:
-    """What was asked for, in a form that can be printed."""
-    parameters = anonymizer.get_params(deep=False)
-    del parameters["schema"]
-    parameters["recoding"] = anonymizer._recoding()
-    if parameters.get("model") is not None:
-        parameters["model"] = name_of(parameters["model"])
-    for name in parameters.keys() & set(anonymizer._holds_rows):
-        # Evidence is handed on, and rows must not be read from it.
-        if parameters[name] is not None:
-            parameters[name] = f"{len(parameters[name]):,} entries, which are not shown"
-    return parameters | {"constraints": [constraint.describe() for constraint in constraints]}
 
 
 _OF_EVERY_METHOD = ("constraints", "suppression", "missing", "random_state")

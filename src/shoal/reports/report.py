@@ -36,13 +36,37 @@ LIBRARIES = ("numpy", "numba", "scikit-learn", "polars", "narwhals")
 class ReportedRelease(Protocol):
     """What a report needs to know of a release."""
 
-    frame: Any
-    labels: np.ndarray
-    schema: Schema
-    method: str
-    parameters: dict[str, Any]
-    checked: Any
-    loss: Loss
+    @property
+    def frame(self) -> Any:
+        """Released rows, if they are in memory."""
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Group of each row."""
+
+    @property
+    def schema(self) -> Schema:
+        """Schema of the table."""
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Arguments of the method."""
+
+    @property
+    def missing_marks(self) -> Sequence[str]:
+        """Texts that were read as missing values."""
+
+    @property
+    def checked(self) -> Any:
+        """Measured privacy."""
+
+    @property
+    def loss(self) -> Loss:
+        """Losses."""
 
     @property
     def suppressed(self) -> int:
@@ -117,6 +141,7 @@ def facts(
         "sample": _sample_groups(release),
         "method": release.method,
         "parameters": dict(release.parameters),
+        "missing_marks": list(release.missing_marks),
         "file": None if released_file is None else _fingerprint(Path(released_file)),
         "versions": library_versions(),
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),

@@ -8,7 +8,7 @@ import numbers
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -212,7 +212,6 @@ class DuckEngine(Engine[str]):
         *,
         compared: bool = True,
         guide: str | None = None,
-        marked: Collection[str] | None = None,
     ) -> None:
         self._connection, self._memory = desk.connection, desk.memory
         marks = files.as_marks(marks)
@@ -225,10 +224,7 @@ class DuckEngine(Engine[str]):
         self.names = list(types)
         self._guide = guide
         self._members: dict[str, str] = {}
-        marks_in = {one.name: marks if marked is None or one.name in marked else [] for one in schema}
-        self._values = {
-            name: _value(named(name), types[name], marks) for name, marks in marks_in.items() if name in types
-        }
+        self._values = {name: _value(named(name), types[name], marks) for name in schema.names if name in types}
         # Numbers and dates may be written as text; they are compared as what they are.
         looked_at = schema.quasi if compared else ()
         texts = [one.name for one in looked_at if types.get(one.name) == "VARCHAR" and is_plain_number(one)]

@@ -7,8 +7,9 @@ the methods themselves release each fragment, which does fit.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,9 +46,9 @@ from shoal.engines.partial_release import (
     seed_of,
 )
 from shoal.errors import DataError, ShoalError
-from shoal.jobs.release import Evidence, make_anonymizer, parameters_of
-from shoal.privacy.checking import Checked, Judge, require_checkable, require_levels
-from shoal.privacy.models import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
+from shoal.partition.losses import Loss
+from shoal.privacy.checking import Checked, Judge, require_checkable
+from shoal.privacy.models import PrivacyModel, check_constraints
 from shoal.privacy.rules import membership, truth_of
 
 BYTES_A_CELL = 400
@@ -55,14 +56,12 @@ BYTES_A_CELL = 400
 Item = TypeVar("Item")
 
 
-def anonymize_file(
+@contextmanager
+def stage(
     source: str | Path,
-    schema: Schema,
-    k: int,
+    method: Anonymizer,
     out: str | Path,
     *,
-    method: str = "mondrian",
-    constraints: Sequence[PrivacyModel] = (),
     memory: int | None = None,
     threads: int | None = None,
     rows_per_fragment: int | None = None,
@@ -70,73 +69,69 @@ def anonymize_file(
     missing_marks: Sequence[str] = (),
     separator: str | None = None,
     y: str | None = None,
-    random_state: int | None = None,
-    **options: Any,
-) -> Evidence:
-    """Anonymize a file that may be larger than memory, and verify what was written before it gets its name.
+) -> Iterator[StagedFile]:
+    """Release a file that may be larger than memory; it is renamed to ``out`` on leaving the context without an error.
 
-    Parameters
-    ----------
-    source : path
-        A CSV or Parquet file, or a folder of Parquet files.
-    schema : Schema
-    k : int
-    out : path
-        The file to write, ``.parquet`` or ``.csv``. Its rows are in the order of the fragments.
-    method, constraints, random_state
-        As for :func:`shoal.anonymize`.
-    memory : int, optional
-        Bytes that may be used, about; by default half of what the machine has.
-    threads : int, optional
-    rows_per_fragment : int, optional
-        By default as many as fit.
-    temporary : path, optional
-        Folder for rows that are sorted out, which take about as much room as the table; by default beside ``out``.
-    missing_marks, separator
-        As for :func:`shoal.data.files.read_table`.
-    y : str, optional
-        Column with what the method is guided by, such as predictions; by default the schema's target.
-    **options
-        Further parameters of the method.
-
-    Returns
-    -------
-    Evidence
+    The parameters are those of :func:`shoal.jobs.release.anonymize_file`.
     """
-    require_schema(schema)
     source, out = Path(source), Path(out)
     kind = files.kind_to_write(out)
     files.require_place(out)
     _require_apart(source, out)
     require_count("rows_per_fragment", rows_per_fragment)
-    budget = ResourceLimits.of(memory, threads)
-    anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
-    with connected(budget, Path(temporary) if temporary is not None else out.parent) as desk:
-        folder = desk.folder
+    limits = ResourceLimits.of(memory, threads)
+    schema, member_of = method.schema, membership(method.constraints)
+    assert schema is not None
+    with connected(limits, Path(temporary) if temporary is not None else out.parent) as session:
+        folder = session.folder
         table, found = _as_parquet(source, folder, separator)
         # As in memory: a file of the same kind has the same separator.
         separator = (
             found if found is not None and source.suffix == out.suffix else "\t" if out.suffix == ".tsv" else ","
         )
-        engine = DuckEngine(desk, table, schema, missing_marks, guide=y)
+        engine = DuckEngine(session, table, schema, missing_marks, guide=y)
         require_guide(y, engine.names)
         require_same_columns([name for name in engine.names if name not in left_out(y, schema)], schema)
-        fitting = rows_per_fragment or max(int(budget.memory / (BYTES_A_CELL * len(engine.names))), 10 * k)
-        released, cut_into, findings = _plan(engine, anonymizer, table, fitting, missing_marks, folder, y)
-        asked, member_of = (KAnonymity(k), *check_constraints(constraints)), membership(constraints)
+        fitting = rows_per_fragment or max(int(limits.memory / (BYTES_A_CELL * len(engine.names))), 10 * method.k)
+        released, cut_into, findings = _plan(engine, method, table, fitting, missing_marks, folder, y)
         with files.replacing(out) as written:
             # Rows that are not handed out are needed to see what holds in the population.
             everyone = (written, kind) if member_of is None else (folder / "population.parquet", "parquet")
             parts = _write(released, *everyone, separator)
-            how: dict[str, Any] = {"marks": missing_marks, "marked": [one.name for one in schema.sensitive]}
-            checked = require_levels(_check_written(desk, *everyone, schema, asked, separator, **how), method)
-            if member_of is not None:
-                _hand_out(everyone[0], written, kind, separator, member_of)
-                rest = [one for one in asked if not isinstance(one, (KMap, DeltaPresence))]
-                require_levels(_check_written(desk, written, kind, schema, rest, separator, **how), method)
-    loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
-    parameters = parameters_of(anonymizer, constraints) | {"engine": "duckdb"} | cut_into
-    return Evidence(schema, method, checked, loss, suppressed, parameters, findings)
+            loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
+            yield StagedFile(
+                session, schema, *everyone, separator, loss, suppressed, cut_into, findings, (written, kind)
+            )
+
+
+class StagedFile(NamedTuple):
+    """A file that is written, but does not have its final name yet."""
+
+    session: DuckDBSession
+    schema: Schema
+    path: Path
+    kind: str
+    separator: str
+    loss: Loss
+    suppressed: int
+    parameters: Mapping[str, Any]
+    findings: Mapping[str, Any]
+    handed_out: tuple[Path, str]
+    """The file that gets the final name, and its kind; ``path`` is another one if it holds a whole population."""
+
+    def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
+        """Measure every privacy model on the rows of the file."""
+        is_parquet = self.kind == "parquet"
+        table = self.path if is_parquet else _copy_of_csv(self.path, self.session.folder, self.separator)
+        return _check(self.session, table, self.schema, constraints)
+
+    def members_only(self, member_of: str) -> StagedFile:
+        """Write the rows that are handed out, without the column that marks them."""
+        path, kind = self.handed_out
+        with files.Appending(path, kind, self.separator) as writer:
+            for batch in files.read_in_batches(self.path):
+                writer.write(_of_members(batch, member_of))
+        return self._replace(path=path, kind=kind)
 
 
 def _require_apart(source: Path, out: Path) -> None:
@@ -157,13 +152,13 @@ def _plan(
     marks: Sequence[str],
     folder: Path,
     y: str | None,
-) -> tuple[Iterator[ReleasedRows], dict[str, int], dict[str, Any]]:
+) -> tuple[Iterator[WrittenRows], dict[str, int], dict[str, Any]]:
     """What is released, piece by piece, how the table is cut for that, and what was found out on the way."""
     schema = method.schema
     assert schema is not None
-    counted = fit_to_counts(engine, method, fitting) if method._wants_counts and engine.count() > fitting else None
+    counted = fit_to_counts(engine, method, fitting) if method.wants_counts and engine.count() > fitting else None
     if counted is not None:
-        return _release_rows(counted, table, marks, y), {}, counted.fitted.findings()
+        return _release_rows(counted, table, marks, y), {}, counted.findings
     cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), column_reader(y))
     engine.sort_out(cut, folder / "fragments")
     return _release_fragments(cut, folder / "fragments", marks, y), {"fragments": len(cut.rows)}, {}
@@ -185,27 +180,27 @@ def _copy_of_csv(source: Path, folder: Path, separator: str) -> Path:
     return copy
 
 
-class ReleasedRows(NamedTuple):
+class WrittenRows(NamedTuple):
     """Rows that go to the file, and what they lose if that is known by now."""
 
     frame: pl.DataFrame | None
     part: PartialRelease | None
 
 
-def _release_rows(counted: Counted, table: Path, marks: Sequence[str], y: str | None) -> Iterator[ReleasedRows]:
+def _release_rows(counted: Counted, table: Path, marks: Sequence[str], y: str | None) -> Iterator[WrittenRows]:
     """All rows in their order, put into groups that are known."""
     n_rows = 0
     for batch in files.read_in_batches(table):
         raw = batch.drop(left_out(y, counted.schema))
         released = counted.release(files.mark_missing(raw, marks, raw.columns))
         n_rows += raw.height
-        yield ReleasedRows(as_written(released, raw, counted.fitted), None)
+        yield WrittenRows(as_written(released, raw, counted.schema, counted.recoding, marks), None)
     if n_rows != counted.n_rows:
         raise DataError(CHANGED)
-    yield ReleasedRows(None, counted.part)
+    yield WrittenRows(None, counted.part)
 
 
-def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y: str | None) -> Iterator[ReleasedRows]:
+def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y: str | None) -> Iterator[WrittenRows]:
     """The rows of one fragment after the other."""
     method, schema = cut.method, cut.method.schema
     assert schema is not None
@@ -218,7 +213,9 @@ def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y
         # What is written is checked as a whole.
         seen = files.mark_missing(raw, marks, schema.names)
         part = release_part(method, seen, cut.whole, guide, number, checked_later=True)
-        yield ReleasedRows(as_written(part.frame, raw, method, cut.whole.dates), part._replace(frame=None))
+        yield WrittenRows(
+            as_written(part.frame, raw, schema, method.recoding, marks, cut.whole.dates), part._replace(frame=None)
+        )
     quasi = [one.name for one in schema.quasi]
     for number in range(first_alike, len(cut.rows)):
         first, n_rows = None, 0
@@ -229,10 +226,10 @@ def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y
             first = files.mark_missing(raw[:1], marks, quasi) if first is None else first
             raw = raw.with_columns(first[name].new_from_index(0, raw.height) for name in quasi)
             n_rows += raw.height
-            yield ReleasedRows(as_written(raw.drop(hidden), raw, method, cut.whole.dates), None)
+            yield WrittenRows(as_written(raw.drop(hidden), raw, schema, method.recoding, marks, cut.whole.dates), None)
         if n_rows != cut.rows[number]:
             raise DataError(CHANGED)
-        yield ReleasedRows(None, part_alike(schema, int(cut.released[number])))
+        yield WrittenRows(None, part_alike(schema, int(cut.released[number])))
 
 
 def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -257,7 +254,7 @@ def _place_of(fragment: int, folder: Path) -> Path:
     return folder / f"{FRAGMENT}={fragment}"
 
 
-def _write(released: Iterator[ReleasedRows], written: Path, kind: str, separator: str) -> list[PartialRelease]:
+def _write(released: Iterator[WrittenRows], written: Path, kind: str, separator: str) -> list[PartialRelease]:
     """Write what is released into one file; returns what it loses."""
     parts = []
     with files.Appending(written, kind, separator) as writer:
@@ -276,26 +273,6 @@ def _ahead(items: Iterator[Item]) -> Iterator[Item]:
         while (item := coming.result()) is not None:
             coming = pool.submit(next, items, None)
             yield item
-
-
-def _hand_out(everyone: Path, written: Path, kind: str, separator: str, member_of: str) -> None:
-    """Write the rows that are handed out, without the column that says which they are."""
-    with files.Appending(written, kind, separator) as writer:
-        for batch in files.read_in_batches(everyone):
-            writer.write(_of_members(batch, member_of))
-
-
-def _check_written(
-    desk: DuckDBSession,
-    written: Path,
-    kind: str,
-    schema: Schema,
-    constraints: Sequence[PrivacyModel],
-    separator: str,
-    **how: Any,
-) -> Checked:
-    table = written if kind == "parquet" else _copy_of_csv(written, desk.folder, separator)
-    return _check(desk, table, schema, constraints, **how)
 
 
 def _of_members(released: pl.DataFrame, member_of: str) -> pl.DataFrame:
@@ -330,10 +307,9 @@ def _check(
     constraints: Sequence[PrivacyModel],
     threshold: float = 0.2,
     marks: Sequence[str] = (),
-    marked: Sequence[str] | None = None,
 ) -> Checked:
     """Count the groups of a Parquet file, some of them at a time, by what is written in it."""
-    engine = DuckEngine(desk, table, schema, marks, compared=False, marked=marked)
+    engine = DuckEngine(desk, table, schema, marks, compared=False)
     require_checkable(engine.names, schema)
     judge = Judge(schema, constraints, engine.names, threshold=threshold)
     if engine.count() == 0:

@@ -105,7 +105,7 @@ class SparkAnonymizer:
         schema = self._checked_schema(table)
         engine = SparkEngine(table, schema, self.missing_marks)
         many = engine.count() > self.rows_per_fragment
-        counted = fit_to_counts(engine, self.method, MOST_TUPLES) if self.method._wants_counts and many else None
+        counted = fit_to_counts(engine, self.method, MOST_TUPLES) if self.method.wants_counts and many else None
         if counted is not None:
             self.fragments_ = np.array([counted.n_rows])
             self._released, self._known = None, [counted.part]
@@ -177,7 +177,7 @@ def _refine(engine: SparkEngine, cut: Fragmentation, y: str | None, marks: Seque
     parted, n_cut = _parted(engine, cut), len(cut.rows) - cut.n_alike
     if cut.n_alike:
         parted = parted.filter(sf.col(FRAGMENT) < n_cut)
-    kind = _released_type(engine.table, schema, cut.method, y, cut.whole.dates)
+    kind = _released_type(engine.table, schema, cut.method.recoding, y, cut.whole.dates)
     kind = kind.add(PART, types.ArrayType(types.DoubleType()))
     expected = _as_arrow(engine, kind)
     # A fragment is a partition: unlike with groupBy and applyInArrow, Spark need not sort the rows first.
@@ -225,7 +225,7 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], expect
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
         frame = raw.drop(guides)
         part = release_part(method, files.mark_missing(frame, marks, schema.names), whole, guide, number)
-        released = as_written(part.frame, frame, method, dates)
+        released = as_written(part.frame, frame, schema, method.recoding, marks, dates)
         lost = pl.Series(PART, [as_numbers(part)] + [None] * (released.height - 1), pl.List(pl.Float64))
         yield from _cast(released.with_columns(lost), expected).to_batches()
 
@@ -234,8 +234,8 @@ def _make_refine(cut: Fragmentation, y: str | None, marks: Sequence[str], expect
 
 def _release_rows(engine: SparkEngine, counted: Counted, y: str | None, marks: Sequence[str]) -> DataFrame:
     """All rows, put into groups that are known, wherever they lie."""
-    schema, method = counted.schema, counted.fitted
-    kind = _released_type(engine.table, schema, method, y)
+    schema = counted.schema
+    kind = _released_type(engine.table, schema, counted.recoding, y)
     kept = [name for name in engine.names if name not in left_out(y, schema)]
     expected, looked_at = _as_arrow(engine, kind), [one.name for one in schema.quasi]
 
@@ -243,7 +243,7 @@ def _release_rows(engine: SparkEngine, counted: Counted, y: str | None, marks: S
         for batch in batches:
             raw = as_polars(batch)
             released = counted.release(files.mark_missing(raw, marks, looked_at))
-            yield from _cast(as_written(released, raw, method), expected).to_batches()
+            yield from _cast(as_written(released, raw, schema, counted.recoding, marks), expected).to_batches()
 
     return _map_in_arrow(engine.table.select(*map(quoted_column, kept)), release, kind)
 
@@ -265,7 +265,7 @@ def _with_alike(released: DataFrame, engine: SparkEngine, cut: Fragmentation, y:
 
     method, schema = cut.method, cut.method.schema
     assert schema is not None
-    kind = _released_type(engine.table, schema, method, y, cut.whole.dates)
+    kind = _released_type(engine.table, schema, method.recoding, y, cut.whole.dates)
     for i, values in enumerate(cut.crown.alike):
         rows = _parted(engine, cut).filter(sf.col(FRAGMENT) == len(cut.rows) - cut.n_alike + i)
         columns = []
@@ -319,12 +319,12 @@ def _observed(observation: Any) -> list[float] | None:
 
 
 def _released_type(
-    table: DataFrame, schema: Schema, method: Anonymizer, y: str | None, dates: Collection[str] = frozenset()
+    table: DataFrame, schema: Schema, recoding: str, y: str | None, dates: Collection[str] = frozenset()
 ) -> Any:
     """Names and types of the released columns, which Spark must know before there are any rows."""
     from pyspark.sql import types
 
-    as_text = method.recoding in TEXT_RECODINGS
+    as_text = recoding in TEXT_RECODINGS
     quasi = {one.name: one for one in schema.quasi}
     hidden = {one.name for one in schema.identifiers} | set(left_out(y, schema))
     fields = []
@@ -332,7 +332,7 @@ def _released_type(
         kind = field.dataType
         if field.name in quasi and as_text:
             kind = types.StringType()
-        elif field.name in quasi and method.recoding == "mean" and quasi[field.name].kind == "numeric":
+        elif field.name in quasi and recoding == "mean" and quasi[field.name].kind == "numeric":
             kind = types.DateType() if field.name in dates else types.DoubleType()
         if field.name not in hidden:
             fields.append(types.StructField(field.name, kind))

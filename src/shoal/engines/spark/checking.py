@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -41,23 +41,10 @@ def check(
     One aggregation counts what is in each group of equal rows; workers measure the groups, and the driver gets a few
     numbers of each of them.
     """
-    return check_columns(table, schema, constraints, threshold=threshold, missing_marks=missing_marks)
-
-
-def check_columns(
-    table: DataFrame,
-    schema: Schema,
-    constraints: Sequence[PrivacyModel] = (),
-    *,
-    threshold: float = 0.2,
-    missing_marks: Sequence[str] = (),
-    marked: Collection[str] | None = None,
-) -> Checked:
-    """Likewise, of a table of which only some columns are ``marked``."""
     require_schema(schema)
     constraints = check_constraints(constraints)
     require_checkable(table.columns, schema)
-    engine = SparkEngine(table, schema, missing_marks, compared=False, marked=marked)
+    engine = SparkEngine(table, schema, missing_marks, compared=False)
     member_of = membership(constraints)
     coded = [code_values(engine.distinct(one.name, member_of), one) for one in schema.sensitive]
     columns = [column for column, _ in coded]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
@@ -83,8 +83,6 @@ class SparkEngine(Engine["Column"]):
         Texts that stand for a missing value.
     compared : bool
         Whether numbers that are written as text are compared as numbers; a check takes them as they are written.
-    marked : collection of str, optional
-        Columns that have marks; by default all.
     """
 
     def __init__(
@@ -94,7 +92,6 @@ class SparkEngine(Engine["Column"]):
         marks: Sequence[str] = (),
         *,
         compared: bool = True,
-        marked: Collection[str] | None = None,
     ) -> None:
         self.table = table
         marks = files.as_marks(marks)
@@ -102,8 +99,7 @@ class SparkEngine(Engine["Column"]):
         self._members: dict[str, Column] = {}
         self.names = table.columns
         types = dict(table.dtypes)
-        marks_in = {one.name: marks if marked is None or one.name in marked else [] for one in schema}
-        self.values = {name: _value(name, types[name], marks) for name, marks in marks_in.items() if name in types}
+        self.values = {name: _value(name, types[name], marks) for name in schema.names if name in types}
         looked_at = schema.quasi if compared else ()
         texts = [one.name for one in looked_at if types.get(one.name) == "string" and is_plain_number(one)]
         # True and false that are numbers lie between others.

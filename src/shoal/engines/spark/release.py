@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,9 +14,10 @@ from shoal.anonymizers import Anonymizer
 from shoal.data.files import as_marks, find_separator
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import require_same_columns
+from shoal.engines.base import StagedRelease
 from shoal.engines.partial_release import add_losses, left_out, require_guide
 from shoal.engines.spark.anonymizer import ROWS_PER_FRAGMENT, SparkAnonymizer
-from shoal.engines.spark.checking import check, check_columns
+from shoal.engines.spark.checking import check
 from shoal.engines.spark.engine import SparkEngine
 from shoal.engines.spark.session import RunningSpark, running_spark, told_in_a_sentence
 from shoal.engines.spark.tables import (
@@ -35,97 +37,68 @@ from shoal.engines.spark.tables import (
 )
 from shoal.engines.spark.worker import answer, answer_all
 from shoal.engines.tasks.checking import check_pieces
-from shoal.engines.tasks.engine import PieceEngine, PieceReader, can_compare, pieces_of, plain_types, rows_a_task
-from shoal.engines.tasks.release import release_pieces
+from shoal.engines.tasks.engine import (
+    PieceEngine,
+    PieceReader,
+    TaskRunner,
+    can_compare,
+    pieces_of,
+    plain_types,
+    rows_a_task,
+)
+from shoal.engines.tasks.release import StagedPieces, release_pieces
 from shoal.errors import DataError, ShoalError
-from shoal.jobs.release import Evidence, make_anonymizer, parameters_of
 from shoal.partition.losses import Loss
-from shoal.privacy.checking import Checked, Judge, require_checkable, require_levels
-from shoal.privacy.models import DeltaDisclosure, DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints
+from shoal.privacy.checking import Checked, Judge, require_checkable
+from shoal.privacy.models import DeltaDisclosure, PrivacyModel, check_constraints
 from shoal.privacy.rules import membership
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
-def anonymize_files(
+@contextmanager
+def stage(
     source: str | Path,
-    schema: Schema,
-    k: int,
+    method: Anonymizer,
     out: str | Path,
     *,
-    method: str = "mondrian",
-    constraints: Sequence[PrivacyModel] = (),
     master: str | SparkSession | RunningSpark | None = None,
     memory: int | None = None,
     rows_per_fragment: int | None = None,
     missing_marks: Sequence[str] = (),
     separator: str | None = None,
     y: str | None = None,
-    random_state: int | None = None,
-    **options: Any,
-) -> Evidence:
-    """Anonymize files by Spark, and verify what was written before it gets its name.
+) -> Iterator[StagedRelease]:
+    """Release files by Spark; they are renamed to ``out`` on leaving the context without an error.
 
-    Parameters
-    ----------
-    source : str
-        A CSV or Parquet file, a folder of such, or a Delta table, wherever Spark can read it.
-    schema : Schema
-    k : int
-    out : str
-        The folder to write, which must not be there yet: Parquet, or CSV if its name ends so.
-    method, constraints, random_state
-        As for :func:`shoal.anonymize`.
-    master : str, SparkSession or RunningSpark, optional
-        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for. What runs
-        already, a session or what :func:`running_spark` gives, goes on to run.
-    memory : int, optional
-        Bytes for Spark on this machine, about: half for Java, half for the methods.
-    rows_per_fragment, y
-        As for :class:`shoal.engines.spark.anonymizer.SparkAnonymizer`.
-    missing_marks, separator
-        As for :func:`shoal.data.files.read_table`.
-    **options
-        Further parameters of the method.
+    The parameters are those of :func:`shoal.jobs.release.anonymize_file`.
     """
-    require_schema(schema)
-    _require_rows_and_seed(rows_per_fragment, random_state)
-    anonymizer = make_anonymizer(method, schema, k, constraints=constraints, random_state=random_state, **options)
-    job = ReleaseRequest(
-        method,
-        anonymizer,
-        (KAnonymity(k), *check_constraints(constraints)),
-        rows_per_fragment=rows_per_fragment,
-        y=y,
-        missing_marks=as_marks(missing_marks),
-        seed=random_state or 0,
-    )
+    _require_rows_and_seed(rows_per_fragment, method.random_state)
+    marks = as_marks(missing_marks)
+    request = ReleaseRequest(method, rows_per_fragment, y, marks, method.random_state or 0, separator)
     with running_spark(master, memory) as spark, told_in_a_sentence():
         source, out = full_name(spark, source), full_name(spark, out)
         require_free(spark, out)
         with renamed(spark, out) as place:
-            types = _types_here(spark, source, out, job)
+            types = _types_here(spark, source, out, request)
             if types is None:
-                done = _release_frame(spark, source, out, place, separator, job)
+                staging = _stage_frame(spark, source, out, place, request)
             else:
-                done = _release_files(spark, source, types, out, place, job)
-            # Before the release gets its name: what goes wrong leaves nothing behind.
-            require_levels(done.checked, method)
-    parameters = parameters_of(anonymizer, constraints) | {"engine": "spark", "fragments": done.n_fragments}
-    return Evidence(schema, method, done.checked, done.loss, done.suppressed, parameters)
+                staging = _stage_files(spark, source, types, out, place, request)
+            with staging as staged:
+                yield staged
 
 
 class ReleaseRequest(NamedTuple):
-    """What is asked for."""
+    """The method, and how its table is read and cut."""
 
-    name: str
     method: Anonymizer
-    constraints: Sequence[PrivacyModel]
     rows_per_fragment: int | None
     y: str | None
     missing_marks: Sequence[str]
     seed: int
+    separator: str | None
 
     @property
     def schema(self) -> Schema:
@@ -134,72 +107,88 @@ class ReleaseRequest(NamedTuple):
         return self.method.schema
 
 
-class ReleasedFiles(NamedTuple):
-    """What became of it."""
+class StagedTable(NamedTuple):
+    """A table that Spark has written, but that does not have its final name yet."""
 
-    checked: Checked
+    spark: RunningSpark
+    schema: Schema
+    folder: str
+    out: str
+    separator: str | None
+    place: str
+    """The folder that gets the final name; ``folder`` is another one if it holds a whole population."""
     loss: Loss
     suppressed: int
-    n_fragments: int
+    parameters: Mapping[str, Any]
+    n_rows: int | None
+    """Rows that were written there, where that is known."""
+    findings: Mapping[str, Any] = {}
+
+    def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
+        """Measure every privacy model on the rows of the files."""
+        checked = check(self._read(), self.schema, constraints)
+        if self.n_rows is not None and checked.rows != self.n_rows:
+            raise DataError(
+                f"Of {self.n_rows} rows only {checked.rows} can be read again from what was written: a line of a CSV "
+                "file without any value is none, so name a Parquet file."
+            )
+        return checked
+
+    def members_only(self, member_of: str) -> StagedRelease:
+        """Write the rows that are handed out, without the column that marks them."""
+        written = self._read()
+        is_member = SparkEngine(written, self.schema, compared=False).is_member(member_of)
+        write(written.filter(is_member).drop(member_of), self.place, self.out, self.separator)
+        return self._replace(folder=self.place)
+
+    def _read(self) -> DataFrame:
+        return read_written(self.spark, self.folder, self.out, self.separator)
 
 
-def _release_frame(
-    spark: RunningSpark, source: str, out: str, place: str, separator: str | None, job: ReleaseRequest
-) -> ReleasedFiles:
+@contextmanager
+def _stage_frame(
+    spark: RunningSpark, source: str, out: str, place: str, request: ReleaseRequest
+) -> Iterator[StagedRelease]:
     """Let Spark read, shuffle and write the rows, wherever they lie."""
+    schema, separator = request.schema, request.separator
     table = read(spark, source, separator)
     if separator is None and kind_of(spark, source) == "csv" and source.endswith(".tsv") == out.endswith(".tsv"):
         separator = find_separator(first_line(spark, source))
     released = SparkAnonymizer(
-        job.method,
-        rows_per_fragment=job.rows_per_fragment or ROWS_PER_FRAGMENT,
-        y=job.y,
-        missing_marks=job.missing_marks,
-        random_state=job.seed,
+        request.method,
+        rows_per_fragment=request.rows_per_fragment or ROWS_PER_FRAGMENT,
+        y=request.y,
+        missing_marks=request.missing_marks,
+        random_state=request.seed,
     )
-    member_of = membership(job.constraints)
+    in_population = membership(request.method.constraints) is not None
     # Rows that are not handed out are needed to see what holds in the population.
-    everyone = place if member_of is None else beside(out, "population")
-    with removed(spark, None if member_of is None else everyone):
+    everyone = beside(out, "population") if in_population else place
+    with removed(spark, everyone if in_population else None):
         write(released.fit_transform(table), everyone, out, separator)
-        written = read_written(spark, everyone, out, separator)
-        marks: dict[str, Any] = {
-            "missing_marks": job.missing_marks,
-            "marked": [one.name for one in job.schema.sensitive],
-        }
-        checked, n_rows = check_columns(written, job.schema, job.constraints, **marks), int(released.fragments_.sum())
-        if member_of is None and checked.rows != n_rows:
-            raise DataError(
-                f"Of {n_rows} rows only {checked.rows} can be read again from what was written: a line of a CSV file "
-                "without any value is none, so name a Parquet file."
-            )
-        if member_of is not None:
-            require_levels(checked, job.name)
-            is_member = SparkEngine(written, job.schema, compared=False).is_member(member_of)
-            handed_out = written.filter(is_member).drop(member_of)
-            write(handed_out, place, out, separator)
-            rest = [one for one in job.constraints if not isinstance(one, (KMap, DeltaPresence))]
-            written = read_written(spark, place, out, separator)
-            require_levels(check_columns(written, job.schema, rest, **marks), job.name)
-    return ReleasedFiles(checked, released.loss(), released.suppressed(), len(released.fragments_))
+        sizes = released.fragments_
+        losses = released.loss(), released.suppressed(), {"fragments": len(sizes)}
+        yield StagedTable(
+            spark, schema, everyone, out, separator, place, *losses, None if in_population else int(sizes.sum())
+        )
 
 
 # Files that workers can read themselves
 
 
-def _types_here(spark: RunningSpark, source: str, out: str, job: ReleaseRequest) -> dict[str, pl.DataType] | None:
+def _types_here(spark: RunningSpark, source: str, out: str, request: ReleaseRequest) -> dict[str, pl.DataType] | None:
     """The columns of a table that tasks can read and write themselves; None if Spark must do it.
 
     Rows that pass through Java, a shuffle and Python take five times as long.
     """
-    if not _can_open(spark, source, job.constraints) or not is_here(spark, out) or is_csv(out):
+    if not _can_open(spark, source, request.method.constraints) or not is_here(spark, out) or is_csv(out):
         return None
-    if job.method._wants_counts:
+    if request.method.wants_counts:
         return None
-    if any(isinstance(one, DeltaDisclosure) and not one.count_absent for one in job.constraints):
+    if any(isinstance(one, DeltaDisclosure) and not one.count_absent for one in request.method.constraints):
         return None
     types = plain_types(local_path(spark, source))
-    return types if types is not None and can_compare(types, job.schema) else None
+    return types if types is not None and can_compare(types, request.schema) else None
 
 
 def _can_open(spark: RunningSpark, source: str, constraints: Sequence[PrivacyModel]) -> bool:
@@ -207,29 +196,59 @@ def _can_open(spark: RunningSpark, source: str, constraints: Sequence[PrivacyMod
     return is_here(spark, source) and kind_of(spark, source) == "parquet" and membership(constraints) is None
 
 
-def _release_files(
-    spark: RunningSpark, source: str, types: Mapping[str, pl.DataType], out: str, place: str, job: ReleaseRequest
-) -> ReleasedFiles:
+class StagedFiles(NamedTuple):
+    """Files that tasks have written into a folder that does not have its final name yet."""
+
+    runner: TaskRunner
+    schema: Schema
+    pieces: StagedPieces
+    parameters: Mapping[str, Any]
+    findings: Mapping[str, Any] = {}
+
+    @property
+    def loss(self) -> Loss:
+        """Loss of all fragments."""
+        return add_losses(self.pieces.parts)
+
+    @property
+    def suppressed(self) -> int:
+        """Number of suppressed rows."""
+        return sum(part.n_suppressed for part in self.pieces.parts)
+
+    def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
+        """Measure every privacy model on the rows of the files."""
+        return self.pieces.measure(self.runner, self.schema, constraints)
+
+    def members_only(self, member_of: str) -> StagedRelease:
+        """Refuse: tables with a population are released by DataFrames."""
+        raise AssertionError(f"{member_of!r} marks rows of a population, which tasks cannot tell from others")
+
+
+@contextmanager
+def _stage_files(
+    spark: RunningSpark, source: str, types: Mapping[str, pl.DataType], out: str, place: str, request: ReleaseRequest
+) -> Iterator[StagedRelease]:
     """Let tasks read, sort and write files themselves, all of them in folders beside the release."""
-    require_guide(job.y, types)
-    require_same_columns([name for name in types if name not in left_out(job.y, job.schema)], job.schema)
-    reading = PieceReader.of(types, job.schema, job.missing_marks, job.y)
+    schema = request.schema
+    require_guide(request.y, types)
+    require_same_columns([name for name in types if name not in left_out(request.y, schema)], schema)
+    reading = PieceReader.of(types, schema, request.missing_marks, request.y)
+    runner = SparkTaskRunner(spark)
     with removed(spark, sorted_rows := beside(out, "sorted")):
         scratch = local_path(spark, sorted_rows)
         fitting = rows_a_task(len(types))
-        rows_per_fragment = job.rows_per_fragment or fitting
+        rows_per_fragment = request.rows_per_fragment or fitting
         # Where there is room for larger fragments there is for larger pieces, which meet fewer of them.
         pieces = pieces_of(local_path(spark, source), max(fitting, rows_per_fragment))
-        engine = PieceEngine(SparkTaskRunner(spark), pieces, reading, scratch)
-        checked, parts, n_fragments = release_pieces(
+        engine = PieceEngine(runner, pieces, reading, scratch)
+        staged = release_pieces(
             engine,
-            job.method,
-            job.constraints,
+            request.method,
             local_path(spark, place),
             rows_per_fragment=rows_per_fragment,
-            seed=job.seed,
+            seed=request.seed,
         )
-    return ReleasedFiles(checked, add_losses(parts), sum(part.n_suppressed for part in parts), n_fragments)
+        yield StagedFiles(runner, schema, staged, {"fragments": staged.n_fragments})
 
 
 def _check_opened(

@@ -88,8 +88,6 @@ class PieceReader(NamedTuple):
     """Texts that stand for a missing value."""
     guide: str | None = None
     """Column with what a method is guided by."""
-    marked: Sequence[str] | None = None
-    """Columns in which these texts do; None is all."""
     words: Mapping[str, list[str]] | None = None
     """All texts of these columns, once they are known."""
 
@@ -136,8 +134,7 @@ class PieceReader(NamedTuple):
         """Rows as methods see them: what is not a number, or a mark for a missing value, is missing."""
         known = [name for name in frame.columns if name in self.schema]
         floats = [name for name in known if frame.schema[name].is_float()]
-        marked = [name for name in known if self.marked is None or name in self.marked]
-        return files.mark_missing(frame, self.marks, marked).with_columns(frame[name].fill_nan(None) for name in floats)
+        return files.mark_missing(frame, self.marks, known).with_columns(frame[name].fill_nan(None) for name in floats)
 
 
 def plain_types(source: Path, looked_at: Collection[str] | None = None) -> dict[str, pl.DataType] | None:

@@ -21,7 +21,7 @@ from shoal.engines.base import NO_ROWS
 from shoal.engines.fragments import Fragmentation, fragment, sample_size
 from shoal.engines.partial_release import PartialRelease, as_written, column_reader, left_out, part_alike, release_part
 from shoal.engines.tasks.checking import check_pieces
-from shoal.engines.tasks.engine import CHANGED, PieceEngine, PieceReader, pieces_of, plain_types
+from shoal.engines.tasks.engine import CHANGED, Piece, PieceEngine, PieceReader, TaskRunner, pieces_of, plain_types
 from shoal.engines.tasks.shelf import UNFINISHED, RowExchange, written_whole
 from shoal.errors import DataError
 from shoal.partition.recoding import TEXT_RECODINGS
@@ -29,31 +29,38 @@ from shoal.privacy.checking import Checked, Judge
 from shoal.privacy.models import PrivacyModel
 
 
-class ReleasedPieces(NamedTuple):
-    """What became of a table."""
+class StagedPieces(NamedTuple):
+    """A folder of released files, and the loss of each fragment."""
 
-    checked: Checked
     parts: list[PartialRelease]
     n_fragments: int
+    n_rows: int
+    names: list[str]
+    """Columns of the files."""
+    pieces: list[Piece]
+    reader: PieceReader
+
+    def measure(self, runner: TaskRunner, schema: Schema, constraints: Sequence[PrivacyModel]) -> Checked:
+        """Measure every privacy model on the files, by nothing but their values."""
+        if sum(piece.n_rows for piece in self.pieces) != self.n_rows:
+            raise DataError(CHANGED)
+        return check_pieces(runner, self.pieces, self.reader, Judge(schema, constraints, self.names))
 
 
 def release_pieces(
     engine: PieceEngine,
     method: Anonymizer,
-    constraints: Sequence[PrivacyModel],
     place: Path,
     *,
     rows_per_fragment: int,
     seed: int = 0,
-) -> ReleasedPieces:
-    """Release files into a folder, and measure what was written there.
+) -> StagedPieces:
+    """Release files into a folder.
 
     Parameters
     ----------
     engine : PieceEngine
     method : Anonymizer
-    constraints : sequence of privacy models
-        All that is measured.
     place : path
         Folder to make, which every task can write to.
     rows_per_fragment : int
@@ -76,24 +83,12 @@ def release_pieces(
     chosen.sort(key=lambda one: -cut.rows[one[0]])
     released: list[PartialRelease | None] = engine.crew.each(tasks.release, list(enumerate(chosen)))
     _remove_strays(place)
-    checked = _check_written(engine, constraints, place, cut.n_rows)
     parts = [part for part in released if part is not None]
     parts += [part_alike(schema, int(n)) for n in cut.released[n_cut:]]
-    return ReleasedPieces(checked, parts, len(cut.rows))
-
-
-def _check_written(engine: PieceEngine, constraints: Sequence[PrivacyModel], place: Path, n_rows: int) -> Checked:
-    """Measure what was written, by nothing but what is there."""
-    schema, types = engine.reading.schema, plain_types(place)
-    written = pieces_of(place, max(piece.n_rows for piece in engine.pieces))
+    types = plain_types(place)
     assert types is not None, "all files of a release have the same columns"
-    if sum(piece.n_rows for piece in written) != n_rows:
-        raise DataError(CHANGED)
-    # Quasi-identifiers are released without marks; other columns as they were.
-    reading = PieceReader.of(types, schema, engine.reading.marks)._replace(
-        marked=[one.name for one in schema.sensitive]
-    )
-    return check_pieces(engine.crew, written, reading, Judge(schema, constraints, list(types)))
+    written = pieces_of(place, max(piece.n_rows for piece in engine.pieces))
+    return StagedPieces(parts, len(cut.rows), cut.n_rows, list(types), written, PieceReader.of(types, schema))
 
 
 class Tasks(NamedTuple):
@@ -141,7 +136,9 @@ class Tasks(NamedTuple):
             raw = raw.with_columns(pl.col(pl.Enum).cast(pl.String))
         seen = files.mark_missing(raw, self.reading.marks, self.reading.schema.names)
         part = release_part(method, seen, whole, guide, fragment, checked_later=True, as_names=True)
-        return part._replace(frame=None), as_written(part.frame, raw, method, whole.dates, as_names=True)
+        return part._replace(frame=None), as_written(
+            part.frame, raw, self.reading.schema, method.recoding, self.reading.marks, whole.dates, as_names=True
+        )
 
     def _pass_on(self, fragment: int, piece: int) -> pl.DataFrame:
         """Rows that are all alike, as they are; those that mean the same in several ways are written in one."""
@@ -150,7 +147,15 @@ class Tasks(NamedTuple):
         raw = self.reading.from_numbers(raw).drop(self.hidden)
         values = self.cut.crown.alike[number]
         alike = raw.with_columns(pl.lit(value, raw.schema[name]).alias(name) for name, value in values.items())
-        return as_written(alike, raw, self.cut.method, self.cut.whole.dates, as_names=True)
+        return as_written(
+            alike,
+            raw,
+            self.reading.schema,
+            self.cut.method.recoding,
+            self.reading.marks,
+            self.cut.whole.dates,
+            as_names=True,
+        )
 
 
 def _for_tasks(method: Anonymizer, schema: Schema) -> Anonymizer:
