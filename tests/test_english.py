@@ -15,7 +15,7 @@ PACKAGES = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py
 
 IDIOMS = {
     r"\bmend(s|ed|ing)?\b": "fix",
-    r"\b(is|are) none\b(?! of)": "say what is missing or not allowed",
+    r"\b(is|are) (?-i:none)\b(?! of)": "say what is missing or not allowed",
     r"\bwho (guesses|learns|knows)\b": "an adversary, guessing without access",
     r"\bone (a|for each) core\b": "all cores",
     r"\bone (line|row|value|number|file) an? \w+": "one ... per ...",

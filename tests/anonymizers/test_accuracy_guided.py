@@ -606,7 +606,7 @@ def test_unseen_names_and_missing_values_of_other_rows_find_a_group():
     anonymizer = AccuracyGuided(schema, 10, guide=0.5).fit(complete)
     others = frame.with_columns(job=pl.when(pl.col("age") > 50).then(pl.lit("pilot")).otherwise(pl.col("job")))
     assert check(anonymizer.anonymize(others), schema).level("k") >= 10
-    with pytest.raises(ValueError, match="was not there when the anonymizer was fitted|were not there when"):
+    with pytest.raises(ValueError, match="did not occur when the anonymizer was fitted|had none when"):
         anonymizer.transform(others)
 
 
@@ -701,17 +701,17 @@ def fit(X=FRAME, y=BINARY, **options):
         (lambda: fit(model=DecisionTreeRegressor(), y=THREE), "predicts numbers, but y holds '.*': pass numbers"),
         (
             lambda: fit(model=BlackBox(predict=lambda s: s[:9])),
-            "the model, a BlackBox, says has 9 entries for 300 rows",
+            "the model, a BlackBox, has 9 entries for 300 rows",
         ),
         (
             lambda: fit(model=BlackBox(predict=None, predict_proba=lambda s: s[:9]), guide="soft"),
-            "the model, a BlackBox, says has 9 entries for 300 rows: one is needed for each",
+            "the model, a BlackBox, has 9 entries for 300 rows: give one per row",
         ),
         (
             lambda: fit(model=BlackBox(predict=None, decision_function=lambda s: s * np.nan), guide="soft"),
-            "says has 300 missing values, the first in row 0: leave",
+            "a BlackBox, has 300 missing values, the first in row 0: leave",
         ),
-        (lambda: fit(y=BINARY[:9]), "y has 9 entries for 300 rows: one is needed for each row"),
+        (lambda: fit(y=BINARY[:9]), "y has 9 entries for 300 rows: give one per row"),
         (lambda: fit(y=[None, *THREE[1:]]), "y has 1 missing values, the first in row 0: leave these rows out"),
         (lambda: fit(y=[0.5, np.nan, *SCORE[2:]]), "y has 1 missing values, the first in row 1"),
         (lambda: fit(y=pd.Series([pd.NaT] * 300)), "y has 300 missing values"),
@@ -724,7 +724,7 @@ def fit(X=FRAME, y=BINARY, **options):
         (lambda: fit(y=[np.inf] * 300), "y is infinite in row 0: leave"),
         (
             lambda: fit(model=BlackBox(predict=lambda s: ["high"] * len(s)), schema=NUMBERS, X=WITH_SCORE, y=None),
-            "What the model, a BlackBox, says is 'high', but numbers are to be predicted: pass a regressor",
+            "The output of the model, a BlackBox, is 'high', but numbers are to be predicted: pass a regressor",
         ),
         (
             lambda: fit(model=DecisionTreeClassifier(), y=SCORE, guide="auto"),
@@ -735,9 +735,9 @@ def fit(X=FRAME, y=BINARY, **options):
             "The model was trained on 'a', an identifier, which is never released: train it without",
         ),
         (lambda: fit(schema=TWO_TARGETS, y=None), "The schema has several targets, e, f: pass as y"),
-        (lambda: fit(y=np.zeros((300, 2, 2))), "y has 3 dimensions: one value a row is needed"),
-        (lambda: fit(y=np.zeros((300, 0))), "y has no columns: one value a row is needed"),
-        (lambda: fit(y=np.full((300, 2), "x")), "y has 2 columns that are not all numbers: pass one value a row"),
+        (lambda: fit(y=np.zeros((300, 2, 2))), "y has 3 dimensions: give one value per row"),
+        (lambda: fit(y=np.zeros((300, 0))), "y has no columns: give one value per row"),
+        (lambda: fit(y=np.full((300, 2), "x")), "y has 2 columns that are not all numbers: pass one value per row"),
         (lambda: fit(scoring="x"), "no scoring 'x': scikit-learn names accuracy"),
         (lambda: fit(scoring=5), "no scoring 5: scikit-learn names accuracy"),
         (
@@ -750,11 +750,11 @@ def fit(X=FRAME, y=BINARY, **options):
         ),
         (
             lambda: fit(model=DecisionTreeClassifier().fit(FRAME.to_numpy()[:, :2], BINARY), y=None),
-            "The model, a DecisionTreeClassifier, cannot be asked about this table .*: pass one that takes its columns",
+            "The model, a DecisionTreeClassifier, cannot predict this table .*: pass one that takes its columns",
         ),
         (
             lambda: fit(model=BlackBox(predict=lambda s: 1 / 0)),
-            "The model, a BlackBox, cannot be asked about this table .division by zero.: pass one",
+            "The model, a BlackBox, cannot predict this table .division by zero.: pass one",
         ),
         (lambda: fit(random_state=-1), "random_state is a seed from 0 to 4294967295, .* not -1"),
         (lambda: fit(cv=1), "cv must be a whole number of at least 2, not 1"),

@@ -308,7 +308,7 @@ def depth(cuts):
 
 def test_an_ordinal_attribute_needs_an_order():
     frame = pl.DataFrame({"grade": ["low", "mid", "high"]})
-    with pytest.raises(SchemaError, match="'grade' is ordinal, but nothing says in which order 'high' and"):
+    with pytest.raises(SchemaError, match="'grade' is ordinal, but the order of 'high' and"):
         anonymize(frame, Schema([Attribute("grade", kind="ordinal")]), 1)
     ordered = Attribute("grade", kind="ordinal", order=("low", "mid", "high"), hierarchy=Recipe("order", 2))
     assert encode(frame, Schema([ordered])).quasi[0].tree.labels[3] == "low – mid"

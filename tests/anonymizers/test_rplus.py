@@ -402,7 +402,7 @@ def test_new_numbers_names_ranks_and_missing_values_find_their_places():
     ("strangers", "error", "message"),
     [
         ({"town": "Wien"}, HierarchyError, "'town' holds the value 'Wien'"),
-        ({"grade": "high"}, SchemaError, "nothing says where 'high' comes"),
+        ({"grade": "high"}, SchemaError, "the place of 'high' in its order is unknown"),
         ({"age": 30.5}, DataError, "'age' is of type Float64 here, and of type Int64"),
         ({"age": dt.date(2020, 1, 1)}, DataError, "'age' is of type Date here"),
     ],

@@ -156,11 +156,11 @@ HIERARCHIES = [
     Case(
         "hierarchy file is missing",
         BASE,
-        "The hierarchy file 'zap.json' of attribute 'zip' is not there",
+        "The hierarchy file 'zap.json' of attribute 'zip' is missing",
         schema("zip.json", "zap.json"),
     ),
     Case("hierarchy is not JSON", BASE, "'zip.json' is not JSON", {"zip.json": "{"}),
-    Case("hierarchy without entries", BASE, "'zip.json' is no hierarchy", {"zip.json": "{}"}),
+    Case("hierarchy without entries", BASE, "'zip.json' is not a hierarchy", {"zip.json": "{}"}),
     Case(
         "hierarchy does not cover a value",
         BASE,

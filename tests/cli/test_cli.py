@@ -744,7 +744,7 @@ def test_protect_writes_parquet_from_parquet(census):
         ("--model model.joblib", "would run whatever code", 2),
         ("--test nope.csv", "no file 'nope.csv'", 2),
         ("--test-size 1.5", "test_size=1.5", 2),
-        ("--recoding set", "recoding='set' is of no use to a model", 2),
+        ("--recoding set", "recoding='set' does not suit a model", 2),
         ("--method mondrain", "no method 'mondrain'", 2),
         ("--option k=5", "--option k=5 sets 'k'", 2),
         ("--out census.csv", "'census.csv' is a file: name a folder", 2),

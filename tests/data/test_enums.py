@@ -80,7 +80,7 @@ def test_a_file_is_written_with_the_words_of_its_rows_alone(tmp_path):
 def test_a_file_that_cannot_be_read_gets_a_sentence(tmp_path):
     broken = tmp_path / "broken.parquet"
     broken.write_text("no table")
-    with pytest.raises(DataError, match=r"broken.parquet.*cannot be read.*mend it"):
+    with pytest.raises(DataError, match=r"broken.parquet.*cannot be read.*replace the file"):
         parquet.read_rows(broken, ["t"])
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(DataError, match="cannot be read"):
@@ -99,5 +99,5 @@ def test_numbers_of_names_that_are_too_high_get_a_sentence(tmp_path, monkeypatch
     file = tmp_path / "table.parquet"
     pl.DataFrame({"t": ["a", "b"]}).write_parquet(file)
     monkeypatch.setattr("shoal.data.enums.of_numbers", lambda numbers, words: pl.Series(words).gather(numbers + 2))
-    with pytest.raises(DataError, match="cannot be read.*mend it"):
+    with pytest.raises(DataError, match="cannot be read.*replace the file"):
         parquet.read_rows(file, ["t"], ["t"])

@@ -660,13 +660,14 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing parent": (
         built(Hierarchy.from_json, entries(all="all", Cuba="America")),
         (
-            "hierarchy 'test' has the entry 'Cuba' under 'America', which is no entry: "
+            "hierarchy 'test' has the entry 'Cuba' under 'America', which is not an entry: "
             "add 'America', or correct the 'gen' of 'Cuba'."
         ),
     ),
     "parent that is no text": (
         built(Hierarchy.from_json, {"entries": {"all": ROOT, "a": {"gen": ["all"]}}}),
-        "the hierarchy has the entry 'a' under ['all'], which is no entry: add ['all'], or correct the 'gen' of 'a'.",
+        "the hierarchy has the entry 'a' under ['all'], which is not an entry: add ['all'], or correct the 'gen' of "
+        "'a'.",
     ),
     "entry that is no object": (
         built(Hierarchy.from_json, {"entries": {"all": ROOT, "a": "all"}}),
@@ -696,11 +697,11 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "JSON of something else": (
         json_of("[1, 2]"),
-        "'h.json' is no hierarchy: it needs an object 'entries' that gives each key a name, a 'gen' and a level.",
+        "'h.json' is not a hierarchy: give an object 'entries' with a name, a 'gen' and a level for each key.",
     ),
     "mapping without entries": (
         built(Hierarchy.from_json, {"a": ["b"]}),
-        "the mapping is no hierarchy: it needs an object 'entries' that gives each key a name, a 'gen' and a level.",
+        "the mapping is not a hierarchy: give an object 'entries' with a name, a 'gen' and a level for each key.",
     ),
     "no entries": (
         built(Hierarchy.from_json, entries()),
@@ -722,11 +723,11 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "file with an open quote": (
         csv_of('a;"A;*\n'),
-        "'h.csv' is no table, unexpected end of data in line 1: save it as plain text with the delimiter ';'.",
+        "'h.csv' is not a table, unexpected end of data in line 1: save it as plain text with the delimiter ';'.",
     ),
     "folder that cannot be written": (
         lambda folder: Hierarchy.flat("ab").to_csv(folder / "none" / "h.csv"),
-        "the hierarchy file 'none/h.csv' cannot be written: The folder 'none' does not exist: make it, or write "
+        "the hierarchy file 'none/h.csv' cannot be written: The folder 'none' does not exist: create it, or write "
         "somewhere else.",
     ),
     "value twice in a table": (
@@ -771,21 +772,21 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
         built(Hierarchy.from_dict, {"A": {"Other": ["a", "b"]}, "B": {"Other": ["c"]}}, name="job"),
         (
             "hierarchy 'job' uses the label 'Other' for different sets of values, ('a', 'b') and ('c'), "
-            "which a released table could not tell apart: rename one of them."
+            "which a released table could not distinguish: rename one of them."
         ),
     ),
     "label of a group and of a value": (
         csv_of("Other;Other;*\nMisc;Other;*\n"),
         (
             "hierarchy 'h' uses the label 'Other' for different sets of values, ('Other') and ('Other', 'Misc'), "
-            "which a released table could not tell apart: rename one of them."
+            "which a released table could not distinguish: rename one of them."
         ),
     ),
     "value that looks like the root": (
         built(Hierarchy.flat, ["a", "*"], root="*"),
         (
             "the hierarchy uses the label '*' for different sets of values, ('*') and ('a', '*'), "
-            "which a released table could not tell apart: rename one of them."
+            "which a released table could not distinguish: rename one of them."
         ),
     ),
     "empty label": (
@@ -870,7 +871,7 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "numbers that cannot be listed": (
         built(Hierarchy.from_intervals, 0, 1, widths=[0.1], name="dose"),
-        "hierarchy 'dose' has bounds or edges that are no whole numbers, so its values are not known: give values=.",
+        "hierarchy 'dose' has bounds or edges that are not whole numbers, so its values are not known: give values=.",
     ),
     "edges that fall": (
         built(Hierarchy.from_intervals, edges=[0, 65, 18], name="age"),
@@ -900,7 +901,7 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "number that is none": (
         built(Hierarchy.from_intervals, widths=[10], values=[5, "89 OR OLDER"], name="age"),
-        "hierarchy 'age' has the value '89 OR OLDER', which is no finite number: correct or drop it.",
+        "hierarchy 'age' has the value '89 OR OLDER', which is not a finite number: correct or drop it.",
     ),
     "number written in two ways": (
         built(Hierarchy.from_intervals, widths=[10], values=["5", "5.0"], name="age"),
@@ -928,7 +929,7 @@ ERRORS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no date": (
         built(Hierarchy.from_dates, ["2024-03-05", "05.03.2024"], name="born"),
-        "hierarchy 'born' has the value '05.03.2024', which is no ISO date such as '2024-03-01': convert it first.",
+        "hierarchy 'born' has the value '05.03.2024', not an ISO date such as '2024-03-01': convert it first.",
     ),
     "unknown unit": (
         built(Hierarchy.from_dates, ["2024-03-05"], units=["week"], name="born"),

@@ -113,7 +113,7 @@ def test_an_identifier_may_need_company():
     frame = pl.DataFrame({"year": np.repeat([2001, 2002, 2003], 30), "id": list(range(30)) * 3, "size": [1, 2, 3] * 30})
     schema = Schema.infer(frame)
     assert schema["id"].role == "identifier"
-    assert "beside year" in schema.reasons["id"]
+    assert "together with year" in schema.reasons["id"]
     assert schema["year"].role == "quasi"
 
 

@@ -117,7 +117,7 @@ def test_it_is_what_its_model_is():
 @pytest.mark.parametrize(
     ("protected", "message"),
     [
-        (ProtectedModel(LinearSVC(), Mondrian(SCHEMA, k=10)), "recoding='interval' is of no use .* 'representative'"),
+        (ProtectedModel(LinearSVC(), Mondrian(SCHEMA, k=10)), "recoding='interval' does not suit .* 'representative'"),
         (ProtectedModel(LinearSVC(), "mondrian"), "The anonymizer is 'mondrian': pass one"),
     ],
 )
@@ -144,7 +144,7 @@ def test_it_takes_no_single_value_along(method):
 def test_the_target_may_be_apart_and_no_column_may_be_missing():
     protected = by_mondrian().fit(FRAME.drop("income"), Y)
     assert (protected.predict(FRAME.drop("income")) == by_mondrian().fit(FRAME).predict(FRAME)).all()
-    with pytest.raises(ShoalError, match="Column 'age' was there when the model was trained .*: add it"):
+    with pytest.raises(ShoalError, match="Column 'age' is missing, but the model was trained with it: add it"):
         protected.predict(FRAME.drop("age"))
 
 

@@ -379,7 +379,7 @@ def test_of_one_seed_only_the_mean_is_known():
     one = measure(seeds=1).summary()[0]
     assert math.isnan(one.score.se)
     assert math.isnan(one.loss.high)
-    assert "one seed does not tell" in " ".join(measure(seeds=1).answer(1.0))
+    assert "one seed has no interval" in " ".join(measure(seeds=1).answer(1.0))
 
 
 def rows_of(losses):
@@ -412,7 +412,7 @@ def test_the_largest_k_that_can_be_afforded(losses, k, sure):
     assert (one.k, one.sure) == (k, sure)
     (sentence,) = found.answer(0.01)
     assert ("no k of" in sentence) == (k is None)
-    assert ("more seeds would tell" in sentence) == (k is not None and not sure)
+    assert ("use more seeds" in sentence) == (k is not None and not sure)
 
 
 def test_a_model_that_learned_nothing_loses_nothing():
@@ -423,7 +423,7 @@ def test_a_model_that_learned_nothing_loses_nothing():
         row["majority"] = row["raw_accuracy"]
     assert not found.affordable()[0].learned
     assert found.answer()[0].endswith(
-        "But on raw rows it is not clearly better than always saying the most frequent class: little could be lost."
+        "But on raw rows it is not clearly better than always predicting the most frequent class: little could be lost."
     )
 
 
@@ -478,10 +478,10 @@ def test_it_shows_itself(found):
         ({"model": {}}, "No model is given"),
         ({"model": 7}, "which cannot be trained"),
         ({"model": DecisionTreeClassifier}, "which cannot be trained"),
-        ({"model": LinearRegression()}, "no model for classification"),
+        ({"model": LinearRegression()}, "not a model for classification"),
         ({"model": {"x": make_pipeline(DecisionTreeClassifier())}}, "The model 'x' cannot be trained"),
         ({"model": DecisionTreeClassifier().fit(pl.DataFrame({"age": [1, 2], "size": [1, 2]}), [0, 1])},
-         "'DecisionTreeClassifier' was trained on a column 'size', which is no feature"),
+         "'DecisionTreeClassifier' was trained on a column 'size', which is not a feature"),
         ({"model": DecisionTreeClassifier().fit(pl.DataFrame({"income": [1, 2]}), [0, 1])}, "a column 'income'"),
         ({"methods": ["mondriaan"]}, "no method 'mondriaan'"),
         ({"methods": []}, "No method is given"),
@@ -506,7 +506,7 @@ def test_it_shows_itself(found):
         ({"test_size": 1.5}, "test_size=1.5"),
         ({"test_size": "half"}, "test_size='half'"),
         ({"test_size": 0.9, "train_size": 0.9}, "train_size=0.9"),
-        ({"recoding": "interval"}, "recoding='interval' is of no use"),
+        ({"recoding": "interval"}, "recoding='interval' does not suit"),
         ({"recoding": "nonsense"}, "recoding='nonsense'"),
         ({"constraints": [KMap(3, "sex")]}, "leave it out"),
         ({"constraints": [5]}, "5"),

@@ -95,8 +95,8 @@ def test_levels_and_marks_are_taken(call):
     code, out, _ = call(COMMAND.replace("tree,bayes", "tree") + " --l 2 --missing-mark ? --test-size 0.5")
     assert code == 0
     page = Page(Path("out/frontier.html").read_text()).text
-    assert "Asked for beside k" in page
-    assert "200, beside 200 to train on" in page
+    assert "Constraints in addition to k" in page
+    assert "200, and 200 training rows" in page
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -232,8 +232,8 @@ def test_the_page_answers_first_and_loads_nothing(found, tmp_path):
         "can afford k = 20",
         "costs",
         "Accuracy against k",
-        "The numbers",
-        "How it was measured",
+        "Results",
+        "Method",
     ]
     places = [page.text.index(part) for part in parts]
     assert places == sorted(places)
@@ -245,7 +245,7 @@ def test_the_page_answers_first_and_loads_nothing(found, tmp_path):
 def test_the_page_says_when_nothing_can_be_afforded(found, tmp_path):
     found.to_html(tmp_path / "page.html", loss=-0.9)
     page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert "No k that was tried is affordable" in page.text
+    assert "No tested k is affordable" in page.text
 
 
 def test_the_page_shares_its_style_with_the_report():
@@ -275,7 +275,7 @@ def test_a_plot_shows_models_methods_and_baselines(found, tmp_path):
         "mondrian",
         "raw rows",
         "always the most frequent class",
-        "k, rows that are alike",
+        "k, the minimum group size",
     ):
         assert text in once
     found.plot(tmp_path / "plot.svg")

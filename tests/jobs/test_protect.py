@@ -243,26 +243,26 @@ def test_suppressed_rows_are_trained_on_as_missing():
     [
         (lambda: protected(model="treee"), "no model 'treee'"),
         (lambda: protected(model={"a": "tree", "b": "bayes"}), "One model is needed, not a, b"),
-        (lambda: protected(model=LinearRegression()), "'LinearRegression' is no model for classification"),
+        (lambda: protected(model=LinearRegression()), "'LinearRegression' is not a model for classification"),
         (lambda: protected(model=make_pipeline(StandardScaler(), LogisticRegression())),
          "The model 'LogisticRegression' cannot be trained or used on this table (could not convert"),
         (lambda: protected(model=make_pipeline(FunctionTransformer(_ages), Mute())), "The model 'Mute' cannot be"),
         (lambda: protected(model=DecisionTreeClassifier().fit(pl.DataFrame({"size": [1, 2]}), [0, 1])),
-         "trained on a column 'size', which is no feature"),
+         "trained on a column 'size', which is not a feature"),
         (lambda: protected(random_state=-1), "A seed is a whole number from 0 to 4294967295, but random_state has -1"),
         (lambda: protected(random_state=2**32), "random_state has 4294967296"),
         (lambda: protected(random_state=0.5), "random_state has 0.5"),
         (lambda: protected(random_state=None, test=FRAME), "random_state has None"),
-        (lambda: protected(with_target(1, 0), test=with_target("yes", "no")), "the value 'no' among the rows"),
+        (lambda: protected(with_target(1, 0), test=with_target("yes", "no")), "the value 'no' in the test rows"),
         (lambda: protected(schema=SCHEMA.with_roles(other=["income"])), "no target"),
         (lambda: protected(schema="people.toml"), "A Schema is needed"),
         (lambda: protected(FRAME.drop("age")), "'age' is not a column"),
         (lambda: protected(FRAME.with_columns(income=pl.lit("a"))), "'income' has only the value 'a'"),
-        (lambda: protected(test=FRAME.drop("age")), "'age' is not among the rows to compare on"),
+        (lambda: protected(test=FRAME.drop("age")), "'age' is missing from the test rows"),
         (lambda: protected(test=FRAME[:0]), "no rows"),
         (lambda: protected(test_size=1.5), "test_size=1.5"),
         (lambda: protected(test_size=0), "test_size=0"),
-        (lambda: protected(recoding="interval"), "recoding='interval' is of no use to a model"),
+        (lambda: protected(recoding="interval"), "recoding='interval' does not suit a model"),
         (lambda: protected(method="mondrain"), "no method 'mondrain'"),
         (lambda: protected(method="mondrian"), "no option 'guide'"),
         (lambda: protected(gide=1), "no option 'gide'"),
@@ -372,15 +372,15 @@ def compared(low, high, score="accuracy"):
     [
         (0.01, 0.03, "accuracy", "The retrained model gains accuracy: +1.00 to +3.00 points."),
         (-0.03, -0.01, "accuracy", "The retrained model loses accuracy: -3.00 to -1.00 points."),
-        (-0.02, 0.09, "accuracy", "No loss of accuracy could be seen: the change is -2.00 to +9.00 points."),
+        (-0.02, 0.09, "accuracy", "No loss of accuracy was detected: the change is -2.00 to +9.00 points."),
         (-0.0986, 0.0986, "accuracy",
-         "The 80 test rows are too few to tell whether accuracy is lost: the change is -9.86 to +9.86 points."),
+         "The 80 test rows are too few to detect a loss of accuracy: the change is -9.86 to +9.86 points."),
         (-0.021, 0.0, "accuracy",
-         "The 80 test rows are too few to tell whether accuracy is lost: the change is -2.10 to +0.00 points."),
+         "The 80 test rows are too few to detect a loss of accuracy: the change is -2.10 to +0.00 points."),
         (-0.03, -0.01, "r2", "The retrained model loses R²: -0.0300 to -0.0100."),
-        (-0.01, 0.01, "r2", "No loss of R² could be seen: the change is -0.0100 to +0.0100."),
+        (-0.01, 0.01, "r2", "No loss of R² was detected: the change is -0.0100 to +0.0100."),
         (-0.03, 0.01, "r2",
-         "The 80 test rows are too few to tell whether R² is lost: the change is -0.0300 to +0.0100."),
+         "The 80 test rows are too few to detect a loss of R²: the change is -0.0300 to +0.0100."),
     ],
 )  # fmt: skip
 def test_the_verdict_says_no_more_than_the_interval(low, high, score, words):
@@ -391,21 +391,21 @@ def test_the_verdict_says_no_more_than_the_interval(low, high, score, words):
     ("before", "after", "baseline", "rest"),
     [
         (0.79, 0.79, 0.78, ""),
-        (0.76, 0.76, 0.78, " But the model trained on raw rows is not clearly better than one that always says "
+        (0.76, 0.76, 0.78, " But the model trained on raw rows is not clearly better than always predicting "
          "the most frequent class: little could be lost."),
-        (0.79, 0.75, 0.78, " It is not clearly better than one that always says the most frequent class."),
+        (0.79, 0.75, 0.78, " It is not clearly better than always predicting the most frequent class."),
     ],
 )  # fmt: skip
 def test_the_verdict_says_when_there_was_little_to_lose(before, after, baseline, rest):
     found = compared(-0.01, 0.01)._replace(
         task="classification", before=Interval(0.8, before, 0.9), after=Interval(0.8, after, 0.9), baseline=baseline
     )
-    assert verdict(found) == "No loss of accuracy could be seen: the change is -1.00 to +1.00 points." + rest
+    assert verdict(found) == "No loss of accuracy was detected: the change is -1.00 to +1.00 points." + rest
 
 
 def test_the_verdict_on_almost_nothing():
-    assert verdict(compared(-0.5, 0.5)._replace(rows=1)).startswith("A single test row is too few to tell")
-    assert "cannot be told" in verdict(compared(math.nan, math.nan, "r2"))
+    assert verdict(compared(-0.5, 0.5)._replace(rows=1)).startswith("A single test row is too few to detect")
+    assert "no loss can be measured" in verdict(compared(math.nan, math.nan, "r2"))
 
 
 def test_rows_that_were_trained_on_tell_little():
@@ -459,10 +459,10 @@ def test_the_page_says_what_was_found(found, tmp_path):
     for interval in (found.comparison.before, found.comparison.after):
         assert show_score("accuracy", interval.value) in text
         assert show_score("accuracy", interval.low, interval.high) in text
-    for heading in ("What the model lost", "How far it knows its training rows by heart", "Who pays for it"):
+    for heading in ("Scores on unseen rows", "Overfitting", "Recall by class"):
         assert heading in text
-    assert "How the groups were found" not in text  # nothing was tried
-    words = text.split("What this report does not show")
+    assert "Search for the groups" not in text  # nothing was tried
+    words = text.split("Limitations")
     assert len(words) == 2
     assert not re.search(r"(?<!\d-)\banonymous\b", text.split("}")[-1])
 
@@ -470,7 +470,7 @@ def test_the_page_says_what_was_found(found, tmp_path):
 def test_the_page_shows_what_was_tried(tmp_path):
     found = protect(FRAME, SCHEMA, "tree", 20)
     text = Page(page_of(found, tmp_path)).text
-    assert "How the groups were found" in text
+    assert "Search for the groups" in text
     assert text.count("✓ taken") == 1
     assert "the predicted classes (as published)" in text
 
@@ -479,7 +479,7 @@ def test_the_page_of_a_regression(tmp_path):
     text = Page(page_of(protected(schema=NUMERIC), tmp_path)).text
     assert "R²" in text
     assert "Always the mean" in text
-    assert "Who pays for it" not in text
+    assert "Recall by class" not in text
 
 
 def test_names_from_the_data_are_no_markup(tmp_path):

@@ -371,7 +371,7 @@ def test_sessions_are_saved_and_loaded(session, tmp_path):
             WeightSession.from_dict(kept, FRAME, SCHEMA)
     with pytest.raises(DataError, match="cannot be read"):
         WeightSession.load(tmp_path / "none.json", FRAME, SCHEMA)
-    with pytest.raises(DataError, match="does not exist: make it"):
+    with pytest.raises(DataError, match="does not exist: create it"):
         session.save(tmp_path / "nowhere" / "answers.json")
 
 

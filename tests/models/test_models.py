@@ -257,7 +257,7 @@ def test_an_estimator_sees_only_the_columns_it_is_given():
         (lambda: make_model("logistic", NUMERIC), "'logistic' cannot predict numbers"),
         (lambda: make_model("tree", Schema([Attribute("age")])), "has no target"),
         (lambda: make_model("tree", Schema([Attribute("a", "target"), Attribute("b", "target")])), "2 targets"),
-        (lambda: make_model("tree", Schema([Attribute("a", "target")])), "nothing for a model to see"),
+        (lambda: make_model("tree", Schema([Attribute("a", "target")])), "no feature for a model"),
         (lambda: models.read_target(CENSUS.frame.drop("income"), CENSUS.schema), "'income' is not a column"),
         (
             lambda: models.read_target(CENSUS.frame.with_columns(pl.lit(None).alias("income")), CENSUS.schema),
@@ -381,7 +381,7 @@ def test_a_file_that_is_not_there_or_cannot_be_written(tmp_path):
         models.load_model(tmp_path / "model.skops")
     with pytest.raises(DataError, match=r"ends in '\.pkl': Shoal saves models as \.skops and \.joblib"):
         models.save_model(train("bayes"), tmp_path / "model.pkl")
-    with pytest.raises(DataError, match="so nothing was"):
+    with pytest.raises(DataError, match="so no file was"):
         models.save_model(lambda rows: rows, tmp_path / "model.joblib")
     assert list(tmp_path.iterdir()) == []
 
@@ -415,7 +415,7 @@ def test_several_columns_are_probabilities(tmp_path):
         ({"y": ["a", "b"]}, "2 predictions for 3 rows"),
         ({"y": ["a", None, "b"]}, "1 missing values, the first in row 1"),
         ({"no": [0.5, 0.5, 0.5], "yes": [0.5, 0.5, 0.4]}, "row 2 of"),
-        ({"no": [0.5, 0.5, 1.5], "yes": [0.5, 0.5, -0.5]}, "holds 1.5, which is no probability"),
+        ({"no": [0.5, 0.5, 1.5], "yes": [0.5, 0.5, -0.5]}, "holds 1.5, which is not a probability"),
         ({"no": [0.5, 0.5, 0.5], "why": ["a", "b", "c"]}, "holds texts, not probabilities"),
     ],
 )
@@ -507,11 +507,11 @@ def test_the_longest_name_that_fits_is_taken():
 @pytest.mark.parametrize(
     ("selected", "culprit"),
     [
-        (["age", "size"], "'size' is no attribute of the schema"),
-        (SelectKBest(), "SelectKBest selected cannot be told"),
-        (make_model("tree", CENSUS.schema), "DecisionTreeClassifier selected cannot be told"),
+        (["age", "size"], "'size' is not an attribute of the schema"),
+        (SelectKBest(), "selection of a SelectKBest cannot be read"),
+        (make_model("tree", CENSUS.schema), "selection of a DecisionTreeClassifier cannot be read"),
         (make_model("logistic", CENSUS.schema), "no attribute 'feature_importances_'"),
-        (SelectKBest(k=1).fit([[1, 2], [2, 1], [3, 3]], [0, 1, 1]), "2 columns, but models of this schema see 13"),
+        (SelectKBest(k=1).fit([[1, 2], [2, 1], [3, 3]], [0, 1, 1]), "2 columns, but models of this schema use 13"),
         (3, "3 selects no features"),
     ],
 )

@@ -111,9 +111,9 @@ def test_it_shows_what_was_asked_and_reached(page, release):
     assert "✗" not in page
     for text in (
         "before and after",
-        "What was lost, by attribute",
-        "Size of the groups",
-        "What this report does not show",
+        "Information loss by attribute",
+        "Group sizes",
+        "Limitations",
     ):
         assert text in page
     assert f"numpy {np.__version__}" in page

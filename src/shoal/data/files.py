@@ -1,4 +1,4 @@
-"""Reading and writing tables: CSV and Parquet, streamed, and never half a file."""
+"""Read and write tables as CSV and Parquet, in a stream, and never half a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DATE = r"^\d{4}-\d{2}-\d{2}$"
 
 
 class Header(NamedTuple):
-    """The columns of a file, and what separates the fields of a CSV file."""
+    """The columns of a file, and the field separator of a CSV file."""
 
     names: list[str]
     separator: str | None
@@ -50,14 +50,14 @@ def read_table(
     path : path
         ``.csv``, ``.tsv``, ``.txt`` or ``.parquet``, or a folder of Parquet files.
     columns : sequence of str, optional
-        Read only these.
+        Columns to read; by default all.
     separator : str, optional
-        Field separator of a CSV file; by default the one of ``, ; tab |`` that the header has most of.
+        Field separator of a CSV file; by default the most frequent of ``, ; tab |`` in the header.
     missing_marks : sequence of str
         Texts that stand for a missing value, such as ``"?"``; an empty field always does.
     typed : bool
-        Give CSV columns the type that all of their values have without changing a character of what they mean
-        ("007" stays text). With ``typed=False`` every column is text, so that it can be written again unchanged.
+        Give each CSV column the type that all of its values have, if that changes no character of their meaning
+        ("007" stays text). With ``typed=False`` every column is text, so that it can be written unchanged.
     """
     path = Path(path)
     missing_marks = as_marks(missing_marks)
@@ -80,20 +80,20 @@ def read_header(path: str | Path, separator: str | None = None) -> Header:
 
 
 def size_in_memory(path: str | Path) -> int:
-    """Bytes that a table takes while it is anonymized in memory, about: as read, as codes, and as released."""
+    """Estimate the bytes that anonymizing a table in memory takes: as read, as codes, and as released."""
     path = Path(path)
     if path.is_dir():
         return sum(size_in_memory(part) for part in parquet_files(path))
     if _kind_to_read(path) == "csv":
         return 3 * path.stat().st_size
-    # Parquet keeps what repeats only once, and compressed.
+    # Parquet stores repeated values once, and compressed.
     return 12 * path.stat().st_size
 
 
 def write_table(
     frame: nw.DataFrame[Any], path: str | Path, *, kind: str | None = None, separator: str | None = None
 ) -> None:
-    """Write a frame, without row labels, as CSV or Parquet (by its ending unless ``kind`` says), atomically."""
+    """Write a frame, without row labels, as CSV or Parquet (by its ending unless ``kind`` is given), atomically."""
     import polars as pl
 
     path = Path(path)
@@ -103,9 +103,9 @@ def write_table(
     with replacing(path) as temporary:
         try:
             _write(frame, temporary, kind, separator)
-        # The last three are what pyarrow raises for a column it cannot write, such as one of mixed types.
+        # The last three are raised by pyarrow for a column it cannot write, such as one of mixed types.
         except (pl.exceptions.PolarsError, OSError, ValueError, TypeError, NotImplementedError) as error:
-            raise DataError(f"{str(path)!r} cannot be written ({_first_line(error)}), so nothing was.") from None
+            raise DataError(f"{str(path)!r} cannot be written ({_first_line(error)}), so no file was.") from None
 
 
 def _write(frame: nw.DataFrame[Any], path: Path, kind: str, separator: str) -> None:
@@ -144,7 +144,7 @@ def _without_nan(frame: polars.DataFrame) -> polars.DataFrame:
 
 
 class Appending:
-    """Writes frames of the same columns into one file, one behind the other."""
+    """Write frames with the same columns into one file, one after another."""
 
     def __init__(self, path: Path, kind: str, separator: str | None = None) -> None:
         self._path, self._kind, self._separator = path, kind, separator or ","
@@ -173,7 +173,7 @@ class Appending:
 
 
 def read_in_batches(source: Path, rows: int = 200_000) -> Iterator[polars.DataFrame]:
-    """The rows of a Parquet file, or of a folder of them, some at a time."""
+    """Yield the rows of a Parquet file, or of a folder of them, in batches."""
     import polars as pl
     from pyarrow import dataset
 
@@ -185,12 +185,12 @@ def read_in_batches(source: Path, rows: int = 200_000) -> Iterator[polars.DataFr
 
 
 def as_marks(marks: Sequence[str]) -> list[str]:
-    """Marks for missing values; a text is one of them, not its letters."""
+    """Return the marks for missing values as a list; a single text is one mark."""
     return [marks] if isinstance(marks, str) else list(marks)
 
 
 def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequence[str]) -> polars.DataFrame:
-    """Take the marks for missing values, in these columns only; others keep them as they are."""
+    """Replace the marks for missing values, in these columns only; other columns keep them."""
     import polars as pl
 
     texts = [name for name in columns if frame.schema.get(name) in (pl.String, pl.Categorical, pl.Enum)]
@@ -218,7 +218,7 @@ def restore_texts(
 
 
 def kind_to_write(path: str | Path) -> str:
-    """``"csv"`` or ``"parquet"``, by the ending of a file that is to be written."""
+    """Return ``"csv"`` or ``"parquet"``, by the ending of a file to write."""
     suffix = Path(path).suffix.lower()
     if suffix not in CSV | PARQUET:
         raise DataError(f"{str(path)!r} ends in {suffix!r}: Shoal writes .csv, .tsv and .parquet files.")
@@ -229,16 +229,16 @@ def require_place(path: str | Path) -> None:
     """Refuse a file that cannot be written where it should be, before any work is done."""
     path = Path(path)
     if not path.parent.is_dir():
-        raise DataError(f"The folder {str(path.parent)!r} does not exist: make it, or write somewhere else.")
+        raise DataError(f"The folder {str(path.parent)!r} does not exist: create it, or write somewhere else.")
     if path.is_dir():
         raise DataError(f"{str(path)!r} is a folder: name a file to write.")
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path`` and rename it there at the end.
+    """Yield a temporary path beside ``path`` and rename it to ``path`` at the end.
 
-    A kill at any moment leaves the old file or the new one: the new content is on disk before the rename, and the
+    Killing the process leaves the old file or the new one: the new content is on disk before the rename, and the
     rename is one step. An exception leaves the old file and no temporary one.
     """
     path = Path(path)
@@ -252,7 +252,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         _flush_to_disk(temporary)
-        # mkstemp makes files only the owner can read; a released file follows the user's own default.
+        # mkstemp creates files that only the owner can read; a released file follows the user's umask.
         temporary.chmod(0o666 & ~_umask())
         os.replace(temporary, path)
         _flush_to_disk(path.parent)
@@ -261,7 +261,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def give_types(frame: polars.DataFrame) -> polars.DataFrame:
-    """Turn text columns into integers, numbers, dates or Booleans where every value allows it without loss."""
+    """Convert text columns to integers, numbers, dates or Booleans if every value allows it without loss."""
     import polars as pl
 
     return frame.with_columns(_typed_column(frame[name]) for name in frame.columns if frame[name].dtype == pl.String)
@@ -314,14 +314,14 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> polars.DataFrame
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """A Parquet file, or those of a folder in the order of their names, without hidden and unfinished ones."""
+    """Return a Parquet file, or those of a folder sorted by name, without hidden and unfinished ones."""
     return sorted(path.glob("[!._]*.parquet")) if path.is_dir() else [path]
 
 
 def require_alike(files: Sequence[Path], *, texts_alike: bool = False) -> None:
-    """Refuse Parquet files whose columns, in whatever order, have not the same names and types in all of them.
+    """Refuse Parquet files whose columns differ in names or types; their order may differ.
 
-    With ``texts_alike`` it does not matter how texts are kept.
+    ``texts_alike`` treats all encodings of texts as one type.
     """
     import polars as pl
 
@@ -347,16 +347,16 @@ def require_alike(files: Sequence[Path], *, texts_alike: bool = False) -> None:
             if kind != wanted[name]:
                 raise DataError(
                     f"{str(file)!r} has the column {name!r} as {shorten(str(kind), 60)}, but {str(first)!r} as "
-                    f"{shorten(str(wanted[name]), 60)}: write it as the same in all files of a table."
+                    f"{shorten(str(wanted[name]), 60)}: write it with one type in all files of a table."
                 )
 
 
 def parquet_types(file: Path) -> dict[str, polars.DataType]:
-    """The columns of one Parquet file, and their types."""
+    """Return the columns of one Parquet file with their types."""
     import polars as pl
 
     try:
-        # Opened here, as polars would look for files whose names fit a pattern.
+        # Opened here, because polars would read the name as a pattern.
         with file.open("rb") as opened:
             return dict(pl.read_parquet_schema(opened))
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -373,7 +373,7 @@ def _parquet_names(path: Path) -> list[str]:
 
 
 def _not_parquet(path: Path, error: Exception) -> DataError:
-    return DataError(f"{str(path)!r} is not a readable Parquet file ({_first_line(error)}): write it anew.")
+    return DataError(f"{str(path)!r} is not a readable Parquet file ({_first_line(error)}): write it again.")
 
 
 def _read_csv(
@@ -389,12 +389,12 @@ def _read_csv(
     if not frame.width:
         return frame
     last = max(frame.columns, key=names.index)
-    blank = _no_people(path, separator, len(names), frame.height, frame[last].null_count())
+    blank = _empty_lines(path, separator, len(names), frame.height, frame[last].null_count())
     return frame.filter(~pl.int_range(pl.len()).is_in(blank)) if blank else frame
 
 
 def copy_csv(path: Path, copy: Path, separator: str) -> None:
-    """Copy a CSV file, which may be larger than memory, into a Parquet file whose columns are texts."""
+    """Copy a CSV file, which may be larger than memory, to a Parquet file whose columns are texts."""
     import polars as pl
 
     names, separator = _csv_header(path, separator)
@@ -402,7 +402,7 @@ def copy_csv(path: Path, copy: Path, separator: str) -> None:
         scan = _scan_csv(path, separator)
         scan.sink_parquet(copy, compression="lz4")
     found = pl.scan_parquet(copy, glob=False).select(n=pl.len(), missing=pl.nth(-1).null_count()).collect()
-    blank = _no_people(path, separator, len(names), found["n"][0], found["missing"][0])
+    blank = _empty_lines(path, separator, len(names), found["n"][0], found["missing"][0])
     if blank:
         kept = scan.with_row_index("__shoal_line").filter(~pl.col("__shoal_line").is_in(blank)).drop("__shoal_line")
         with _readable_csv(path, separator, len(names), copy):
@@ -419,28 +419,28 @@ def _scan_csv(path: Path, separator: str, missing_marks: Sequence[str] = ()) -> 
 
 @contextmanager
 def _readable_csv(path: Path, separator: str, width: int, copy: Path | None = None) -> Iterator[None]:
-    """Say what is wrong with a file that is read, unless there is no room for the copy of it."""
+    """Turn errors of reading a file into one sentence, also if there is no room for its ``copy``."""
     import polars as pl
 
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:
-        # polars says so in words only.
+        # polars reports this in its message only.
         if copy is not None and any(words in str(error) for words in ("No space left", "quota exceeded")):
             raise DataError(
                 f"The folder {str(copy.parent)!r} has no room for a copy of {str(path)!r} ({_first_line(error)}): "
-                "make room there, or choose another folder for what is temporary."
+                "make room there, or choose another folder for temporary files."
             ) from None
-        _blank_rows(path, separator, width)  # names the line, where it is one of the wrong length
+        _blank_rows(path, separator, width)  # names the line if one has the wrong length
         raise DataError(
-            f"{str(path)!r} is not a readable CSV file ({_first_line(error)}): mend it, or name its separator."
+            f"{str(path)!r} is not a readable CSV file ({_first_line(error)}): fix it, or name its separator."
         ) from None
 
 
-def _no_people(path: Path, separator: str, width: int, n_rows: int, n_missing: int) -> list[int]:
-    """Rows that are empty lines; lines with too few fields are refused: polars fills both with missing values.
+def _empty_lines(path: Path, separator: str, width: int, n_rows: int, n_missing: int) -> list[int]:
+    """Return the rows that are empty lines; refuse lines with too few fields: polars fills both with missing values.
 
-    ``n_missing`` is how many rows have no value in the last column.
+    ``n_missing`` is the number of rows without a value in the last column.
     """
     if width == 1 or n_missing == 0 or _evenly_separated(path, separator, n_rows * (width - 1)):
         return []
@@ -448,7 +448,7 @@ def _no_people(path: Path, separator: str, width: int, n_rows: int, n_missing: i
 
 
 def _evenly_separated(path: Path, separator: str, expected: int) -> bool:
-    """Whether the rows of a file without quotes have all their fields; none has too many, or it would not be read."""
+    """Return True if every row of a file without quotes has all its fields; polars has refused rows with too many."""
     found = 0
     with path.open("rb") as file:
         found -= file.readline().count(separator.encode())
@@ -461,7 +461,7 @@ def _evenly_separated(path: Path, separator: str, expected: int) -> bool:
 
 
 def _blank_rows(path: Path, separator: str, width: int) -> list[int]:
-    """Empty lines of a CSV file, by row; a row of the wrong length is an error that names its line."""
+    """Return the empty lines of a CSV file, by row; refuse a row of the wrong length by naming its line."""
     blank = []
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
@@ -472,17 +472,17 @@ def _blank_rows(path: Path, separator: str, width: int) -> list[int]:
                 elif len(fields) != width:
                     raise DataError(
                         f"Line {reader.line_num} of {str(path)!r} has {len(fields)} fields, but the header has "
-                        f"{width}: mend the line, and quote fields that hold the separator {separator!r}."
+                        f"{width}: fix the line, and quote fields that hold the separator {separator!r}."
                     )
         except UnicodeDecodeError:
             raise _not_utf8(path) from None
         except csv.Error as error:
-            raise DataError(f"Line {reader.line_num} of {str(path)!r} cannot be read ({error}): mend it.") from None
+            raise DataError(f"Line {reader.line_num} of {str(path)!r} cannot be read ({error}): fix it.") from None
     return blank
 
 
 def find_separator(line: str) -> str:
-    """The separator that a line has most of."""
+    """Return the most frequent separator of a line."""
     return max(",;\t|", key=line.count)
 
 
@@ -525,7 +525,7 @@ def _require_columns(path: Path, columns: Sequence[str] | None, present: Sequenc
     for name in columns or ():
         if name not in present:
             raise DataError(
-                f"{str(path)!r} has no column {name!r}, only {', '.join(present[:12])}: mend the schema or the file."
+                f"{str(path)!r} has no column {name!r}, only {', '.join(present[:12])}: fix the schema or the file."
             )
 
 

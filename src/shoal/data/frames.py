@@ -1,4 +1,4 @@
-"""The one door for dataframes: pandas, polars and pyarrow come in and go out here, through narwhals.
+"""The one door for dataframes: pandas, polars and pyarrow tables enter and leave here, through narwhals.
 
 Behind this door there are only arrays. A column becomes *codes* (small integers, -1 where the value is missing) and the
 sorted array of its distinct *values*.
@@ -24,7 +24,7 @@ Content = Literal["number", "boolean", "date", "text"]
 FrameKind = Literal["polars", "pandas", "pyarrow"]
 Result = TypeVar("Result")
 ROWS_WORTH_A_THREAD = 50_000
-"""Below this many rows starting threads costs more than it saves."""
+"""Below this many rows starting threads takes more than it saves."""
 
 
 class Factor(NamedTuple):
@@ -38,7 +38,7 @@ class Factor(NamedTuple):
 
 
 def open_frame(data: Any) -> nw.DataFrame[Any]:
-    """Take a dataframe of any supported library, or say in one sentence what is wrong with it."""
+    """Open a dataframe of any supported library, or raise one sentence that says why it cannot be used."""
     if isinstance(data, nw.DataFrame):
         return data
     _check_names(data)
@@ -54,7 +54,7 @@ def open_frame(data: Any) -> nw.DataFrame[Any]:
 
 
 def is_frame(data: Any) -> bool:
-    """Whether this is a table with named columns, as against an array or a list."""
+    """Return True for a table with named columns, False for an array or a list."""
     return hasattr(data, "columns") or hasattr(data, "column_names")
 
 
@@ -67,7 +67,7 @@ def require_rows(frame: nw.DataFrame[Any]) -> None:
 
 
 def factorize(series: nw.Series[Any]) -> Factor:
-    """Codes and sorted distinct values of a column, whatever library and type it comes from."""
+    """Return the codes and sorted distinct values of a column of any library and type."""
     content = content_of(series)
     if content == "text":
         codes, values = _factorize_text(series)
@@ -75,7 +75,7 @@ def factorize(series: nw.Series[Any]) -> Factor:
     if content == "date":
         series = _without_time_zone(series)
     whole = series.to_numpy()
-    # Integers and Booleans of numpy have no missing value, and asking for it takes as long as the rest.
+    # Integers and Booleans of numpy have no missing value, and testing for one takes as long as the rest.
     missing = np.False_ if whole.dtype.kind in "iub" else missing_rows(series)
     if not missing.any():
         codes, values = _factorize_numbers(_convert(whole, content))
@@ -87,7 +87,7 @@ def factorize(series: nw.Series[Any]) -> Factor:
 
 
 def content_of(series: nw.Series[Any]) -> Content:
-    """What a column holds: numbers, Booleans, dates or text; anything else is refused by name."""
+    """Return the content of a column (number, boolean, date or text); refuse anything else by name."""
     dtype = series.dtype
     if dtype.is_numeric() and dtype not in (nw.Int128, nw.UInt128):
         return "number"
@@ -106,19 +106,19 @@ def content_of(series: nw.Series[Any]) -> Content:
 
 
 def group_rows(frame: nw.DataFrame[Any], names: Sequence[str]) -> np.ndarray:
-    """Number the rows by their values in these columns, equal rows alike; a missing value equals a missing value."""
+    """Assign equal numbers to rows with equal values in these columns; missing values are equal."""
     factors = in_threads(lambda name: factorize(frame[name]), names, len(frame))
     dtype = smallest_unsigned(max(len(factor.values) for factor in factors) + 1)
     codes = np.empty((len(frame), len(names)), dtype)
     for j, factor in enumerate(factors):
-        # The missing value takes the number behind all others.
+        # The missing value takes the number after all others.
         groups.fill_missing(factor.codes, len(factor.values), codes[:, j])
     labels: np.ndarray = groups.group_rows(codes)[0]
     return labels
 
 
 def in_threads(function: Callable[[str], Result], names: Sequence[str], n_rows: int) -> list[Result]:
-    """Apply a function to each column, in long tables to several at once: most of the work is done without the GIL."""
+    """Apply a function to each column, to several at once in long tables: most of the work releases the GIL."""
     if n_rows < ROWS_WORTH_A_THREAD:
         return [function(name) for name in names]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -126,7 +126,7 @@ def in_threads(function: Callable[[str], Result], names: Sequence[str], n_rows: 
 
 
 def missing_rows(series: nw.Series[Any]) -> np.ndarray:
-    """A mask of the rows without a value: null, None and NaN alike."""
+    """Return a mask of the rows without a value: null, None and NaN alike."""
     missing = series.is_null()
     if series.dtype.is_float():
         missing = missing | series.is_nan().fill_null(True)
@@ -134,30 +134,30 @@ def missing_rows(series: nw.Series[Any]) -> np.ndarray:
 
 
 def take(series: nw.Series[Any], rows: np.ndarray) -> nw.Series[Any]:
-    """``series[rows]``, in the library and type of the series."""
+    """Return ``series[rows]``, in the library and type of the series."""
     return series[np.ascontiguousarray(rows, dtype=np.intp)]
 
 
 def take_rows(frame: nw.DataFrame[Any], rows: np.ndarray) -> nw.DataFrame[Any]:
-    """``frame[rows]``: faster than column by column."""
+    """Return ``frame[rows]``, faster than column by column."""
     return frame[np.ascontiguousarray(rows, dtype=np.intp)]
 
 
 def as_names(frame: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    """The frame of polars with its texts as names, which are gathered and written faster."""
+    """Return a polars frame with its texts as enums, which are gathered and written faster."""
     native = frame.to_native()
     texts = [name for name in frame.columns if frame.schema[name] == nw.String]
     return nw.from_native(native.with_columns(enums.of_texts(native[name]) for name in texts))
 
 
 def new_series(name: str, values: list[Any], like: nw.DataFrame[Any]) -> nw.Series[Any]:
-    """A column in the library of ``like``; of a type that fits the values, text if all are missing."""
+    """Return a column in the library of ``like``, of a type that fits the values; text if all are missing."""
     dtype = nw.String() if all(value is None for value in values) else None
     return nw.new_series(name, values, dtype, backend=like.implementation)
 
 
 def blank(series: nw.Series[Any], rows: np.ndarray, mark: str) -> nw.Series[Any]:
-    """Take the values out of some rows: the mark stands for them in a text column, else they are missing."""
+    """Remove the values of some rows: a text column gets the mark, any other column a missing value."""
     keep = nw.new_series("keep", (~rows).tolist(), nw.Boolean(), backend=series.implementation)
     frame = side_by_side({series.name: series, "keep of " + series.name: keep})
     fill = nw.lit(mark if series.dtype == nw.String else None)
@@ -166,19 +166,19 @@ def blank(series: nw.Series[Any], rows: np.ndarray, mark: str) -> nw.Series[Any]
 
 
 def side_by_side(columns: Mapping[str, nw.Series[Any]]) -> nw.DataFrame[Any]:
-    """A frame of columns of one library and length; row labels of pandas are numbered anew."""
+    """Return a frame of columns of one library and length, with new row labels in pandas."""
     renumbered = [nw.maybe_reset_index(series.alias(name)) for name, series in columns.items()]
     first = renumbered[0].to_frame()
     return first.with_columns(*renumbered[1:]) if len(renumbered) > 1 else first
 
 
 def replace_columns(frame: nw.DataFrame[Any], columns: Mapping[str, nw.Series[Any]]) -> nw.DataFrame[Any]:
-    """The frame with some columns replaced in place; order, names and pandas' row labels stay."""
+    """Return the frame with some columns replaced; their order and pandas' row labels stay."""
     return frame.with_columns(*(series.alias(name) for name, series in columns.items()))
 
 
 def replace_numbers(frame: nw.DataFrame[Any], columns: Mapping[str, np.ndarray]) -> nw.DataFrame[Any]:
-    """The frame with some columns replaced by numbers; order, names and pandas' row labels stay."""
+    """Return the frame with some columns replaced by numbers; their order and pandas' row labels stay."""
     made = [nw.Series.from_numpy(name, values, backend=frame.implementation) for name, values in columns.items()]
     if frame.implementation.is_pandas():
         labels = frame.to_native().index
@@ -187,7 +187,7 @@ def replace_numbers(frame: nw.DataFrame[Any], columns: Mapping[str, np.ndarray])
 
 
 def stack_rows(parts: Sequence[nw.DataFrame[Any]]) -> nw.DataFrame[Any]:
-    """The rows of several frames of one library, columns in the order of the first."""
+    """Return the rows of several frames of one library, with the columns in the order of the first."""
     return nw.concat([part.select(parts[0].columns) for part in parts])
 
 
@@ -212,7 +212,7 @@ def without_unused_categories(frame: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
 
 
 def convert(frame: Any, kind: FrameKind) -> Any:
-    """The same table in another library."""
+    """Convert a table to another library."""
     opened = open_frame(frame)
     if kind == "polars":
         return opened.to_polars()
@@ -224,7 +224,7 @@ def convert(frame: Any, kind: FrameKind) -> Any:
 
 
 def from_array(array: np.ndarray, names: Sequence[str]) -> nw.DataFrame[Any]:
-    """A frame around the columns of a two-dimensional array; an object column must hold numbers only or texts only."""
+    """Return an array's columns as a frame; an object column must hold numbers only or texts only."""
     import polars
 
     columns = {}
@@ -241,14 +241,14 @@ def from_array(array: np.ndarray, names: Sequence[str]) -> nw.DataFrame[Any]:
 
 
 def smallest_unsigned(n_values: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest type that can hold codes 0..n_values - 1."""
+    """Return the smallest type that can hold codes 0..n_values - 1."""
     if n_values <= 1 << 8:
         return np.uint8
     return np.uint16 if n_values <= 1 << 16 else np.uint32
 
 
 def _check_names(data: Any) -> None:
-    # pyarrow lists columns themselves under the name by which other libraries list their names.
+    # pyarrow has the columns themselves where other libraries have their names.
     names: Any = getattr(data, "column_names", None) or getattr(data, "columns", ())
     if not isinstance(names, Iterable):
         return
@@ -264,7 +264,7 @@ def _check_names(data: Any) -> None:
 
 
 def _without_views(frame: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    """Pyarrow cannot take rows of a string view, so such columns become plain strings."""
+    """Convert string views to plain strings, because pyarrow cannot take rows of a view."""
     import pyarrow
 
     table = frame.to_native()
@@ -293,7 +293,7 @@ def _factorize_text(series: nw.Series[Any]) -> tuple[np.ndarray, np.ndarray]:
     table[order] = np.arange(len(order))
     values = np.empty(len(order), object)
     values[:] = [labels[i] for i in order]
-    # Codes of this type are nobody else's yet, and are overwritten: another array of 300,000 would take as long again.
+    # No one else uses codes of this type yet, so they are overwritten: another array of 300,000 would double the time.
     codes = raw if raw.dtype == table.dtype else np.empty(len(raw), table.dtype)
     groups.look_up(raw, 0, table, codes)
     return codes, values
@@ -310,7 +310,7 @@ def _polars_text(series: Any) -> tuple[np.ndarray, list[str]]:
     if present is not None:
         codes = np.full(len(series), -1, np.int32)
         codes[present] = present_codes
-    # Categories may be shared between columns, so the label of a code is read off a row that has it.
+    # Categories may be shared between columns, so the label of a code is read from a row that has it.
     rows = groups.some_row(codes, len(values))
     return codes, series.gather(rows).cast(polars.String).to_list()
 
@@ -334,7 +334,7 @@ def _pyarrow_text(series: Any) -> tuple[np.ndarray, list[str]]:
 
     if isinstance(series, pyarrow.ChunkedArray):
         if series.num_chunks > 1 and series.type == pyarrow.string():
-            series = series.cast(pyarrow.large_string())  # which may have more than 2 GB together
+            series = series.cast(pyarrow.large_string())  # chunks may exceed 2 GB together
         series = series.chunk(0) if series.num_chunks == 1 else series.combine_chunks()
     if series.type in (pyarrow.string(), pyarrow.large_string()):
         return _number_arrow_texts(series)
@@ -345,7 +345,7 @@ def _pyarrow_text(series: Any) -> tuple[np.ndarray, list[str]]:
 
 
 def _number_arrow_texts(array: Any) -> tuple[np.ndarray, list[str]]:
-    """Codes and labels in the order of their first rows, from the bytes of an array of pyarrow."""
+    """Return codes, and labels in the order of their first rows, from the bytes of a pyarrow array."""
     present, starts, data = array.buffers()
     offsets = _numbers_in(starts, np.int64 if array.type == "large_string" else np.int32)
     own = offsets[array.offset : array.offset + len(array) + 1] if len(array) else np.zeros(1, np.int64)
@@ -356,14 +356,14 @@ def _number_arrow_texts(array: Any) -> tuple[np.ndarray, list[str]]:
 
 
 def _numbers_in(buffer: Any, dtype: Any = np.uint8) -> np.ndarray:
-    """What is in a buffer of pyarrow, which is None where it would say nothing."""
+    """Return the content of a pyarrow buffer; it is empty where pyarrow leaves the buffer out."""
     if buffer is None:
         return np.empty(0, dtype)
     return np.frombuffer(buffer, dtype, buffer.size // np.dtype(dtype).itemsize)
 
 
 def _only_used(codes: np.ndarray, labels: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
-    """A category that no row uses is not a value of the column, and several that read alike are one."""
+    """Drop categories that no row uses, and merge those with the same label."""
     used = np.zeros(len(labels) + 1, bool)
     used[codes] = True
     present = [label for label in labels if label is not None]
@@ -378,7 +378,7 @@ def _only_used(codes: np.ndarray, labels: Sequence[str | None]) -> tuple[np.ndar
 
 
 def _content_of_objects(series: nw.Series[Any]) -> Content:
-    """Python objects in a column must be of one type that has an order."""
+    """Return the content of a column of Python objects, which must be of one type that has an order."""
     kinds: dict[str, Any] = {}
     for value in series.filter((~missing_rows(series)).tolist()).to_list():
         kinds.setdefault(_kind_of_object(value), value)
@@ -419,14 +419,14 @@ def _without_time_zone(series: nw.Series[Any]) -> nw.Series[Any]:
 
 
 def _factorize_numbers(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and sorted distinct values; integers of a narrow range are counted instead of sorted."""
+    """Return codes and sorted distinct values; integers of a narrow range are counted instead of sorted."""
     if array.dtype == bool:
         array = array.view(np.uint8)
         codes, values = _factorize_numbers(array)
         return codes, values.astype(bool)
     if array.dtype.kind in "iu" and len(array):
         low, high = int(array.min()), int(array.max())
-        # Counting a range of eight numbers a row is still several times as fast as sorting the rows.
+        # Counting a range of up to eight numbers per row is still several times as fast as sorting the rows.
         if high - low < max(1 << 16, len(array), min(8 * len(array), 1 << 20)) and high < 1 << 62:
             return _count_integers(array, low, high)
     values, codes = np.unique(array, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Rows of Parquet files that lie one behind the other, read and written with texts as names."""
+"""Read and write consecutive rows of Parquet files, with texts as enums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def row_groups(file: Path) -> list[int]:
-    """Rows of each part into which a Parquet file is divided."""
+    """Return the number of rows in each row group of a Parquet file."""
     from pyarrow import parquet
 
     return _sizes(parquet.read_metadata(file))
@@ -31,9 +31,9 @@ def _sizes(about: parquet.FileMetaData) -> list[int]:
 def read_rows(
     file: str | Path, columns: Sequence[str], names: Collection[str] = (), first: int = 0, n_rows: int | None = None
 ) -> polars.DataFrame:
-    """Rows of a Parquet file that lie one behind the other.
+    """Read consecutive rows of a Parquet file.
 
-    The texts of some columns are given as names, which is what most files have them as.
+    The columns ``names`` hold texts and become enums, as most files store them.
     """
     import polars as pl
     import pyarrow as pa
@@ -47,14 +47,14 @@ def read_rows(
             batches = list(_batches(opened, list(columns), first, wanted))
             table = pa.Table.from_batches(batches, None if batches else opened.schema_arrow)
         table = table.select(list(columns)).unify_dictionaries()
-        # Numbers of names that a damaged file has may be too high.
+        # A damaged file may hold numbers beyond its dictionary.
         return pl.DataFrame([_as_series(name, table[name], is_name=name in texts) for name in columns])
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError, KeyError) as error:
-        raise DataError(f"{str(file)!r} cannot be read ({reason(error)}): mend it.") from None
+        raise DataError(f"{str(file)!r} cannot be read ({reason(error)}): replace the file.") from None
 
 
 def _without_deltas(file: str | Path, texts: Sequence[str]) -> list[str]:
-    """Columns but those written as changes from one text to the next, which Arrow cannot read as names."""
+    """Return the columns that are not delta-encoded, which Arrow cannot read as dictionaries."""
     from pyarrow import parquet
 
     about = parquet.read_metadata(file)
@@ -64,7 +64,7 @@ def _without_deltas(file: str | Path, texts: Sequence[str]) -> list[str]:
 
 
 def _batches(opened: parquet.ParquetFile, columns: list[str], first: int, n_rows: int) -> Iterator[pyarrow.RecordBatch]:
-    """Parts of these rows: of the parts of a file only those that have some are read."""
+    """Yield batches of these rows, reading only the row groups that hold some of them."""
     ends = np.cumsum([0, *_sizes(opened.metadata)])
     groups = np.flatnonzero((ends[1:] > first) & (ends[:-1] < first + n_rows))
     if n_rows == 0 or len(groups) == 0:
@@ -93,14 +93,14 @@ def _as_series(name: str, column: pyarrow.ChunkedArray, *, is_name: bool) -> pol
 
 
 def write_texts(frame: polars.DataFrame, file: Path) -> None:
-    """Write a Parquet file, names as texts."""
+    """Write a Parquet file, with enums as texts."""
     import polars as pl
     from pyarrow import parquet
 
-    # A file tells all the words that a column has, and no reader must learn of one that is in no row.
+    # A file lists every word of a column, and must not reveal one that is in no row.
     names = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Enum)]
     table = frame.with_columns(enums.in_use(frame[name]) for name in names).to_arrow()
-    # Without Arrow's schema nobody is told how texts were numbered here. The first and the last of texts such as
-    # ranges help no reader, and take as long to find as all else.
+    # Without Arrow's schema no reader learns how texts were numbered here. Minima and maxima of texts such as
+    # ranges help no reader, and take as long to find as everything else.
     counted = [name for name, kind in frame.schema.items() if name not in names and kind != pl.String]
     parquet.write_table(table, file, compression="snappy", store_schema=False, write_statistics=counted or False)

@@ -1,7 +1,7 @@
-"""Look at raw columns and propose what each is to privacy, with the reason.
+"""Profile raw columns and propose a role and a kind for each, with the reason.
 
 The measures are those of Motwani and Xu (2007), which ARX shows too: the *distinction* of a set of columns is the
-number of distinct combinations by the number of rows, its *separation* the share of all pairs of rows told apart.
+share of distinct combinations in the rows, its *separation* the share of all pairs of rows that it distinguishes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from shoal._kernels import groups
 from shoal.data import frames
 
 IDENTIFIER_DISTINCTION = 0.95
-"""Text or whole numbers with this share of distinct values name their row."""
+"""Text or whole numbers with at least this share of distinct values identify their row."""
 QUASI_SEPARATION = 0.10
-"""A column that tells this share of pairs apart helps to find a person."""
+"""A column that distinguishes this share of pairs helps to find a person."""
 UNIQUE_SHARE = 0.01
-"""A column that makes this share of the rows unique, beside others, is a quasi-identifier."""
+"""A column that makes this share of the rows unique, together with others, is a quasi-identifier."""
 SAMPLE_ROWS = 20_000
-"""Combinations are measured on this many rows, evenly spaced: 500 triples then take about a second."""
+"""Combinations are measured on this many evenly spaced rows: 500 triples then take about a second."""
 MOST_COLUMNS = 16
-"""Combinations are formed of at most this many columns, those that separate most."""
+"""Combinations are formed of at most this many columns, those with the highest separation."""
 
 _IDENTIFIER_NAMES = (
     r"id|uuid|guid|ssn|passport|e-?mail|phone|telephone|name|surname|firstname|lastname|iban|account|person"
@@ -35,7 +35,7 @@ _TARGET_NAMES = r"target|label|class|outcome|income|y"
 
 
 class Proposal(NamedTuple):
-    """A proposed role and kind, and why."""
+    """A proposed role and kind, with the reason."""
 
     name: str
     role: str
@@ -45,13 +45,13 @@ class Proposal(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """How well a set of columns tells rows apart."""
+    """The distinction and separation of a set of columns."""
 
     names: tuple[str, ...]
     distinction: float
     separation: float
     unique: float
-    """Share of the rows that no other row equals."""
+    """Share of the rows that equal no other row."""
 
 
 class _Profile(NamedTuple):
@@ -64,7 +64,7 @@ class _Profile(NamedTuple):
 
 
 def propose(frame: nw.DataFrame[Any]) -> list[Proposal]:
-    """A role and a kind for every column of a frame."""
+    """Propose a role and a kind for every column of a frame."""
     frames.require_rows(frame)
     profiles = [_profile(frame[name]) for name in frame.columns]
     roles = {profile.name: _role_by_itself(profile, len(frame)) for profile in profiles}
@@ -78,7 +78,7 @@ def propose(frame: nw.DataFrame[Any]) -> list[Proposal]:
 
 
 def separations(frame: Any, names: list[str], largest: int = 3) -> list[Separation]:
-    """Separation of every combination of up to ``largest`` of these columns, the strongest first."""
+    """Return the separation of every combination of up to ``largest`` of these columns, the strongest first."""
     opened = frames.open_frame(frame)
     profiles = [_profile(opened[name]) for name in names]
     found = [s for s in _combinations(profiles, largest) if len(s.names) > 1] + [profile.alone for profile in profiles]
@@ -113,12 +113,12 @@ def _kind(profile: _Profile) -> str:
 
 
 def _role_by_itself(profile: _Profile, n_rows: int) -> tuple[str, str] | None:
-    """The role that a column has whatever stands beside it, or None."""
+    """Return the role that a column has whatever the other columns are, or None."""
     alone = profile.alone
     shown = f"{alone.distinction:.1%} of its values are distinct"
     n_values = round(alone.distinction * n_rows)
     if n_values == 1:
-        return "other", "proposed other: it has one value only."
+        return "other", "proposed other: it has only one value."
     nameable = profile.content == "text" or profile.whole
     if nameable and n_rows >= 20 and alone.distinction >= IDENTIFIER_DISTINCTION:
         return "identifier", f"proposed identifier: {shown}."
@@ -132,7 +132,7 @@ def _role_by_itself(profile: _Profile, n_rows: int) -> tuple[str, str] | None:
 
 
 def _may_identify(profile: _Profile) -> bool:
-    """Whether a column is called like an identifier and holds what can be one."""
+    """Return True if a column has the name of an identifier and values that can be one."""
     return (profile.content == "text" or profile.whole) and _named(profile.name, _IDENTIFIER_NAMES)
 
 
@@ -142,17 +142,17 @@ def _named(name: str, pattern: str) -> bool:
 
 
 def _roles_in_company(profiles: list[_Profile]) -> dict[str, tuple[str, str]]:
-    """Quasi-identifier or other, by what a column separates alone and adds to up to two others."""
+    """Propose quasi-identifier or other, by the separation of a column alone and together with up to two others."""
     unique = {frozenset(separation.names): separation.unique for separation in _combinations(profiles, 3)}
     sampled = f" (of {SAMPLE_ROWS:,} rows drawn evenly)" if profiles and len(profiles[0].codes) > SAMPLE_ROWS else ""
     roles = {}
     for profile in profiles:
-        facts = f"alone it tells {profile.alone.separation:.1%} of all pairs of rows apart"
+        facts = f"alone it distinguishes {profile.alone.separation:.1%} of all pairs of rows"
         company, gain = _strongest_company(profile.name, unique)
         if gain > 0:
             others = " and ".join(sorted(company - {profile.name}))
             before = unique[company - {profile.name}]
-            facts += f", and beside {others} it raises the share of unique rows{sampled}"
+            facts += f", and together with {others} it raises the share of unique rows{sampled}"
             facts += f" from {before:.1%} to {unique[company]:.1%}"
         quasi = profile.alone.separation >= QUASI_SEPARATION or gain >= UNIQUE_SHARE
         role = "quasi" if quasi else "other"
@@ -163,7 +163,7 @@ def _roles_in_company(profiles: list[_Profile]) -> dict[str, tuple[str, str]]:
 
 
 def _strongest_company(name: str, unique: dict[frozenset[str], float]) -> tuple[frozenset[str], float]:
-    """The combination in which a column makes most rows unique that are not unique without it."""
+    """Return the combination in which adding the column makes most rows unique, and their share."""
     gains = {names: unique[names] - unique[names - {name}] for names in unique if name in names and len(names) > 1}
     if not gains:
         return frozenset(), 0.0

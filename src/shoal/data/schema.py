@@ -1,4 +1,4 @@
-"""What each column is to privacy: its role, its kind, its hierarchy and its weight."""
+"""The role, kind, hierarchy and weight of each column of a table."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 @dataclass(frozen=True)
 class Recipe:
-    """A hierarchy that is built from the values of the column when the data are there.
+    """A hierarchy that is built later, from the values of the column.
 
-    In a schema file: ``hierarchy = { intervals = [5, 10, 20] }`` (widths), ``{ prefix = [3, 2] }`` (how many characters
-    are still shown at each level), ``{ dates = ["month", "year"] }``, ``{ order = 2 }`` (how many neighbours are joined
-    at each level) or ``{ frequencies = [0.01, 0.05] }`` (shares below which values are put together). ``true`` stands
-    for the usual levels.
+    In a schema file: ``hierarchy = { intervals = [5, 10, 20] }`` (widths), ``{ prefix = [3, 2] }`` (characters still
+    shown at each level), ``{ dates = ["month", "year"] }``, ``{ order = 2 }`` (neighbours joined at each level) or
+    ``{ frequencies = [0.01, 0.05] }`` (shares below which values are grouped). ``true`` stands for the default levels.
 
     >>> Recipe("order", 2).build({"low": 1, "mid": 1, "high": 1, "top": 1}).height
     2
@@ -43,7 +42,7 @@ class Recipe:
             raise SchemaError(f"Unknown way to build a hierarchy {self.builder!r}: choose one of {_listed(_BUILDERS)}.")
 
     def build(self, counts: Mapping[str, int]) -> Hierarchy:
-        """The hierarchy over these values, given how often each occurs, in their order."""
+        """Build the hierarchy over these values, given in order with the count of each."""
         build, parameter = _BUILDERS[self.builder]
         options = {} if self.option is True else {parameter: self.option}
         try:
@@ -52,7 +51,7 @@ class Recipe:
             raise
         except (TypeError, ValueError, OverflowError):
             raise HierarchyError(
-                f"the recipe {{ {self.builder} = {self.option!r} }} has an option of the wrong type: mend the schema."
+                f"the recipe {{ {self.builder} = {self.option!r} }} has an option of the wrong type: fix the schema."
             ) from None
 
 
@@ -72,7 +71,7 @@ class Attribute:
     hierarchy : Hierarchy or Recipe, optional
         How values generalise. A nominal attribute without one is released as a set of values.
     weight : float
-        How much its loss counts beside that of the others; 0 gives the attribute away.
+        Weight of its loss against that of other attributes; 0 ignores the loss.
     order : sequence, optional
         The values of an ordinal attribute from lowest to highest.
 
@@ -103,14 +102,14 @@ class Attribute:
             )
         if self.order is not None:
             _check_order(self)
-            # Numbers of numpy have no place in a schema file.
+            # Numbers of numpy cannot be written to a schema file.
             object.__setattr__(
                 self, "order", tuple(getattr(value, "item", lambda v=value: v)() for value in self.order)
             )
 
 
 def require_schema(schema: Any) -> None:
-    """Refuse what is no schema."""
+    """Refuse anything that is not a schema."""
     if not isinstance(schema, Schema):
         raise SchemaError(f"A Schema is needed, not {schema!r}: use Schema.from_toml, Schema.infer or Schema([...]).")
 
@@ -131,28 +130,28 @@ class Schema:
                     f"A schema is made of Attributes, not of {attribute!r}: write Attribute(name, role, kind)."
                 )
         self.reasons: dict[str, str] = dict(reasons or {})
-        """Why ``infer`` proposed what it did, one sentence an attribute."""
+        """The reason for each proposal of ``infer``, one sentence per attribute."""
         name = _first_repeated(self.names)
         if name is not None:
             raise SchemaError(f"Attribute {name!r} is in the schema more than once: keep one of them.")
 
     @classmethod
     def infer(cls, frame: Any) -> Schema:
-        """Propose kinds and roles by looking at the data; ``reasons`` says why. Read the proposal before using it."""
+        """Propose kinds and roles from the data, with ``reasons``. Read the proposal before using it."""
         proposals = propose(frames.open_frame(frame))
         attributes = [Attribute(p.name, p.role, p.kind, order=p.order) for p in proposals]
         return cls(attributes, reasons={p.name: p.reason for p in proposals})
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
-        """Read a schema file; hierarchies are looked up beside it."""
+        """Read a schema file; the paths of hierarchies are relative to it."""
         path = Path(path)
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise SchemaError(f"There is no schema file {str(path)!r}: make one with 'shoal inspect'.") from None
+            raise SchemaError(f"There is no schema file {str(path)!r}: create one with 'shoal inspect'.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SchemaError(f"{str(path)!r} is not a TOML file ({error}): mend it there.") from None
+            raise SchemaError(f"{str(path)!r} is not a TOML file ({error}): fix it there.") from None
         except OSError as error:
             raise SchemaError(
                 f"The schema file {str(path)!r} cannot be read ({error.strerror}): name a TOML file."
@@ -190,35 +189,35 @@ class Schema:
 
     @property
     def quasi(self) -> tuple[Attribute, ...]:
-        """The quasi-identifiers: what an adversary may know."""
+        """Quasi-identifiers: the attributes that an adversary may know."""
         return self._of("quasi")
 
     @property
     def sensitive(self) -> tuple[Attribute, ...]:
-        """What must not be learned about a person."""
+        """Attributes whose values must not be inferred about a person."""
         return self._of("sensitive")
 
     @property
     def target(self) -> tuple[Attribute, ...]:
-        """What a model predicts."""
+        """Attributes that a model predicts."""
         return self._of("target")
 
     def without_identifiers(self) -> Schema:
-        """The attributes that are released."""
+        """Return the schema of the attributes that are released."""
         return Schema(attribute for attribute in self if attribute.role != "identifier")
 
     @property
     def identifiers(self) -> tuple[Attribute, ...]:
-        """What names a person; never released."""
+        """Attributes that name a person; they are never released."""
         return self._of("identifier")
 
     @property
     def others(self) -> tuple[Attribute, ...]:
-        """Released as they are."""
+        """Attributes that are released unchanged."""
         return self._of("other")
 
     def with_roles(self, **roles: Sequence[str]) -> Schema:
-        """The same schema with some attributes in other roles: ``with_roles(sensitive=["disease"])``."""
+        """Return the schema with some attributes in other roles: ``with_roles(sensitive=["disease"])``."""
         changed = {}
         for role, names in roles.items():
             for name in names:
@@ -226,7 +225,7 @@ class Schema:
         return Schema((changed.get(a.name, a) for a in self.attributes), reasons=self.reasons)
 
     def with_weights(self, **weights: float) -> Schema:
-        """The same schema with other weights: ``with_weights(age=2.0)``."""
+        """Return the schema with other weights: ``with_weights(age=2.0)``."""
         changed = {name: replace(self[name], weight=weight) for name, weight in weights.items()}
         return Schema((changed.get(a.name, a) for a in self.attributes), reasons=self.reasons)
 
@@ -290,7 +289,7 @@ def _attribute_from_toml(name: str, table: Any, folder: Path) -> Attribute:
             f"Attribute {name!r} has the unknown key {unknown[0]!r}: choose among role, kind, hierarchy, weight, order."
         )
     role = table.get("role", "other")
-    # Columns that are only passed through need no kind; nominal is right for anything that has no order.
+    # Columns that are only passed through need no kind; nominal fits any values.
     kind = table.get("kind", "nominal")
     order = table.get("order")
     if order is not None and not isinstance(order, list):
@@ -309,7 +308,7 @@ def _hierarchy_from_toml(name: str, entry: Any, folder: Path) -> Hierarchy | Rec
         raise SchemaError(f"The hierarchy of {name!r} must be a file name or a recipe such as {{ prefix = true }}.")
     path = folder / entry
     if not path.is_file():
-        raise SchemaError(f"The hierarchy file {entry!r} of attribute {name!r} is not there: put it beside the schema.")
+        raise SchemaError(f"The hierarchy file {entry!r} of attribute {name!r} is missing: put it beside the schema.")
     return Hierarchy.from_csv(path) if path.suffix.lower() == ".csv" else Hierarchy.from_json(path)
 
 
@@ -332,7 +331,7 @@ def _attribute_to_toml(attribute: Attribute, folder: Path, files: set[str]) -> d
     return entry
 
 
-# How to build from the values, and the builder's parameter that the option is for.
+# The functions that build from values, and the parameter that the option sets.
 _BUILDERS: dict[str, tuple[Any, str]] = {
     "intervals": (lambda counts, **options: _intervals(counts, **options), "widths"),
     "prefix": (lambda counts, **options: Hierarchy.from_prefix(list(counts), **options), "keep"),
@@ -343,7 +342,7 @@ _BUILDERS: dict[str, tuple[Any, str]] = {
 
 
 def _intervals(counts: Mapping[str, int], widths: Sequence[float] | None = None) -> Hierarchy:
-    """Intervals of the widths given; by default of about a sixteenth of the range, and two and four times that."""
+    """Build intervals of the given widths; by default a sixteenth of the range, and two and four times that."""
     if widths is None:
         numbers = [float(text) for text in counts]
         step = (max(numbers) - min(numbers)) / 16 or 1.0

@@ -1,8 +1,8 @@
-"""A table as arrays: every column encoded as small integers, with what the codes mean.
+"""A table as arrays: every column encoded as small integers, with the meaning of the codes.
 
-Codes are chosen so that everything a group needs to know about a column is its lowest and its highest code: numbers and
-ordinal values are coded in their order, and nominal values in the depth-first order of their hierarchy, where each node
-covers a run of codes and the common ancestor of a set is that of its two ends.
+A group needs only the lowest and the highest code of a column: numbers and ordinal values are coded in their order,
+and nominal values in the depth-first order of their hierarchy, where each node covers a run of codes and the common
+ancestor of a set is that of its two ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shoal.errors import DataError, HierarchyError, SchemaError
 Missing = Literal["value", "error"]
 MISSING_LABEL = "missing"
 TOP = "*"
-"""What a suppressed value, or one that could be anything, is released as."""
+"""The released text of a value that is suppressed or could be any."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class Column:
     codes: np.ndarray
     """Code of each row, in the smallest unsigned type."""
     values: np.ndarray
-    """The original value of each code; the missing value is None and always last."""
+    """The original value of each code; that of the missing value, always the last, is ``None``."""
     positions: np.ndarray
-    """Where each code lies on a line: the number itself, days of a date, the rank of an ordinal or nominal value."""
+    """The position of each code: the number itself, days of a date, the rank of an ordinal or nominal value."""
     tree: Hierarchy | None
-    """The attribute's hierarchy, whose leaves are the codes; a nominal attribute without one has a flat tree."""
+    """The hierarchy, whose leaves are the codes; a nominal attribute without one has a flat tree."""
     missing: int
     """The code of the missing value, or -1."""
     content: str
-    """What the frame held: number, boolean, date or text."""
+    """The type of the values in the frame: number, boolean, date or text."""
     shares: np.ndarray | None = None
-    """How frequent each code is in the whole table, where these rows are only a part of it."""
+    """The frequency of each code in the whole table, if these rows are only a part of it."""
 
     @property
     def name(self) -> str:
@@ -72,20 +72,20 @@ class Column:
         return float(self.positions[self.n_present - 1] - self.positions[0])
 
     def text(self, code: int) -> str | None:
-        """A single value as it is written in a release."""
+        """Return a value as it is written in a release."""
         value = self.values[code]
         return None if value is None else plain_text(value, self.content)
 
 
 @dataclass(frozen=True)
 class Table:
-    """The encoded columns of a frame that matter to privacy."""
+    """The encoded columns of a frame that privacy models need."""
 
     columns: dict[str, Column]
     schema: Schema
     n_rows: int
     weights: np.ndarray | None = None
-    """int64: how many equal rows each row stands for; by default each for itself."""
+    """The number of equal rows that each row stands for (int64); by default 1."""
 
     @property
     def quasi(self) -> tuple[Column, ...]:
@@ -99,7 +99,7 @@ class Table:
 
     @cached_property
     def codes(self) -> np.ndarray:
-        """Codes of the quasi-identifiers as one matrix, a row a record."""
+        """Codes of the quasi-identifiers as one matrix, one row per record."""
         return stack(self.quasi, self.n_rows)
 
 
@@ -110,9 +110,9 @@ def encode(frame: Any, schema: Schema, *, missing: Missing = "value", extra: Ite
     ----------
     frame : pandas, polars or pyarrow table
     schema : Schema
-        Every attribute of it must be a column and every column an attribute.
+        Its attributes must be the columns of the frame.
     missing : {"value", "error"}
-        Missing values count as a value of their own, or are refused.
+        Treat missing values as a value of their own, or refuse them.
     """
     if missing not in ("value", "error"):
         raise DataError(f"missing={missing!r} is unknown: choose 'value' (a value of its own) or 'error' (refuse).")
@@ -129,7 +129,7 @@ def encode(frame: Any, schema: Schema, *, missing: Missing = "value", extra: Ite
 def encode_column(
     series: nw.Series[Any], attribute: Attribute, missing: Missing = "value", weights: np.ndarray | None = None
 ) -> Column:
-    """Encode one column by its attribute's kind; ``weights`` are the rows of the table that each row stands for."""
+    """Encode a column by its attribute's kind; ``weights`` are the rows of the table that each row stands for."""
     factor = frames.factorize(series)
     is_missing = factor.codes < 0
     if missing == "error" and is_missing.any():
@@ -143,22 +143,22 @@ def encode_column(
 
 
 def take_rows(table: Table, rows: np.ndarray) -> Table:
-    """Some rows of a table, in the same vocabulary."""
+    """Return some rows of a table, with the same codes."""
     columns = {name: replace(column, codes=column.codes[rows]) for name, column in table.columns.items()}
     return Table(columns, table.schema, len(rows), None if table.weights is None else table.weights[rows])
 
 
 def require_quasi(schema: Schema) -> None:
-    """Refuse a schema by which nobody could be found."""
+    """Refuse a schema without quasi-identifiers."""
     if not schema.quasi:
         raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
 
 
 def encode_like(series: nw.Series[Any], fitted: Column, *, unseen: Literal["error", "last"] = "error") -> np.ndarray:
-    """Codes of new rows in the vocabulary of a fitted column.
+    """Return the codes of new rows in the vocabulary of a fitted column.
 
-    A number that was not seen takes the code of the nearest one that was; an unseen category (or a missing value where
-    there was none) is an error, or takes a code behind all others.
+    An unseen number takes the code of the nearest known one; an unseen category (or a missing value, if there was none)
+    is an error, or takes a code after all others.
     """
     factor = frames.factorize(series)
     if fitted.attribute.kind == "numeric":
@@ -176,13 +176,13 @@ def encode_like(series: nw.Series[Any], fitted: Column, *, unseen: Literal["erro
         if (codes < 0).any():
             value = texts[int(np.argmin(codes))]
             raise DataError(
-                f"Attribute {fitted.name!r} has the value {value!r}, which was not there when the anonymizer was "
+                f"Attribute {fitted.name!r} has the value {value!r}, which did not occur when the anonymizer was "
                 "fitted: fit it again with that value, or add it to the hierarchy."
             )
     missing = fitted.missing if fitted.missing >= 0 or unseen == "error" else fitted.n_values
     if (factor.codes < 0).any() and missing < 0:
         raise DataError(
-            f"Attribute {fitted.name!r} has missing values, which were not there when the anonymizer was fitted: "
+            f"Attribute {fitted.name!r} has missing values, but had none when the anonymizer was fitted: "
             "fill or drop them."
         )
     lookup = np.append(codes, missing)
@@ -190,9 +190,9 @@ def encode_like(series: nw.Series[Any], fitted: Column, *, unseen: Literal["erro
 
 
 def restrict(column: Column, members: np.ndarray) -> Column:
-    """The column as if only the released rows were there: values that none of them has are no values of it.
+    """Encode the column as if it held only the released rows, without the values that none of them has.
 
-    An order or a hierarchy that was given stays. Rows that are not released keep some code; nobody counts them.
+    An order or a hierarchy that was given stays. Rows that are not released keep codes that are not counted.
     """
     attribute = column.attribute
     given = column.tree is not None or attribute.order is not None or attribute.hierarchy is not None
@@ -207,7 +207,7 @@ def restrict(column: Column, members: np.ndarray) -> Column:
 
 
 def require_same_columns(names: Sequence[str], schema: Schema) -> None:
-    """Refuse a frame and a schema that do not speak of the same columns."""
+    """Refuse a frame and a schema with different columns."""
     for name in schema.names:
         if name not in names:
             raise SchemaError(f"The schema's attribute {name!r} is not a column of the frame: remove it or rename it.")
@@ -219,7 +219,7 @@ def require_same_columns(names: Sequence[str], schema: Schema) -> None:
 
 
 def stack(columns: Sequence[Column], n_rows: int) -> np.ndarray:
-    """Codes of several columns side by side, row-major, in the smallest type that holds them all."""
+    """Return the codes of several columns side by side, row-major, in the smallest type that holds them all."""
     dtype = smallest_unsigned(max((column.n_values for column in columns), default=1))
     codes = np.empty((n_rows, len(columns)), dtype)
     for j, column in enumerate(columns):
@@ -228,7 +228,7 @@ def stack(columns: Sequence[Column], n_rows: int) -> np.ndarray:
 
 
 class _Vocabulary(NamedTuple):
-    """What codes stand for, and the code of each distinct value of a column."""
+    """The meaning of codes, and the code of each distinct value of a column."""
 
     lookup: np.ndarray
     values: np.ndarray
@@ -243,7 +243,7 @@ def _numeric_vocabulary(factor: Factor, attribute: Attribute, weights: np.ndarra
     # Texts such as "9" and "9.0" are one number.
     positions, first, lookup = np.unique(positions_of(values, attribute.name), return_index=True, return_inverse=True)
     if len(positions) < len(values) and factor.content != "text":
-        # Neighbours so close that floats cannot tell them apart are still two values.
+        # Neighbours so close that floats cannot distinguish them are still two values.
         positions, first, lookup = positions_of(values, attribute.name), np.arange(len(values)), np.arange(len(values))
     values = values[first]
     if attribute.hierarchy is None:
@@ -291,7 +291,7 @@ _VOCABULARIES = {"numeric": _numeric_vocabulary, "ordinal": _ordinal_vocabulary,
 
 
 def _column(attribute: Attribute, codes: np.ndarray, vocabulary: _Vocabulary, has_missing: bool) -> Column:
-    """Put the missing value, if there is one, behind all others."""
+    """Encode the missing value, if there is one, after all others."""
     lookup, values, positions, tree, content = vocabulary
     missing = -1
     if has_missing:
@@ -307,14 +307,14 @@ def _column(attribute: Attribute, codes: np.ndarray, vocabulary: _Vocabulary, ha
 
 
 def _numbers(factor: Factor, attribute: Attribute) -> np.ndarray:
-    """The distinct values of a numeric attribute as numbers or dates."""
+    """Return the distinct values of a numeric attribute as numbers or dates."""
     if factor.content == "text":
         return parse_texts(factor.values, attribute.name)
     return factor.values.astype(np.uint8) if factor.content == "boolean" else factor.values
 
 
 def _require_ascending(leaves: np.ndarray, tree: Hierarchy, attribute: Attribute) -> None:
-    """A node of a number's hierarchy must be a range, so its leaves must be listed in the order of the numbers."""
+    """Refuse a hierarchy of numbers whose leaves do not ascend: each of its nodes must be a range."""
     wrong = np.flatnonzero(np.diff(leaves) <= np.zeros((), np.diff(leaves).dtype))
     if len(wrong):
         one, two = tree.values[wrong[0]], tree.values[wrong[0] + 1]
@@ -325,20 +325,20 @@ def _require_ascending(leaves: np.ndarray, tree: Hierarchy, attribute: Attribute
 
 
 def _order_of(attribute: Attribute, factor: Factor, tree: Hierarchy | None) -> Sequence[Any]:
-    """The values of an ordinal attribute from lowest to highest: as given, as the hierarchy lists them, or sorted."""
+    """Return the values of an ordinal attribute from lowest to highest: as given, as in the hierarchy, or sorted."""
     if tree is None and attribute.order is not None:
         return attribute.order
     if tree is None:
         order = in_number_order(list(factor.values))
         if order is None:
             raise SchemaError(
-                f"Attribute {attribute.name!r} is ordinal, but nothing says in which order {factor.values[0]!r} and "
-                "its other values come: list them from lowest to highest in its order."
+                f"Attribute {attribute.name!r} is ordinal, but the order of {factor.values[0]!r} and "
+                "its other values is unknown: list them from lowest to highest in its order."
             )
         return order
     if attribute.order is not None and tuple(map(str, attribute.order)) != tree.values:
         raise SchemaError(
-            f"Attribute {attribute.name!r} has an order that its hierarchy does not keep: leave the order out."
+            f"Attribute {attribute.name!r} has an order that differs from its hierarchy's: leave the order out."
         )
     return tree.values
 
@@ -351,7 +351,7 @@ def _unused_label(labels: set[str]) -> str:
 
 
 def _most_frequent_first(texts: list[str], frequency: np.ndarray) -> list[str]:
-    """Values by frequency: cuts in this order part the common values from the rest, which keeps sets small.
+    """Sort values by frequency: cuts in this order separate common values from the rest, which keeps sets small.
 
     On Adult (8 attributes, k = 10) Mondrian's NCP is then 0.060 instead of 0.074 in alphabetical order.
     """
@@ -361,7 +361,7 @@ def _most_frequent_first(texts: list[str], frequency: np.ndarray) -> list[str]:
 def _resolve(
     attribute: Attribute, texts: list[str], frequency: np.ndarray, ordered: Sequence[str] | None = None
 ) -> Hierarchy:
-    """The attribute's hierarchy, built from the values (as ordered) if it is a recipe, and sure to cover them."""
+    """Return the attribute's hierarchy, built from the values if it is a recipe; refuse one that lacks some."""
     hierarchy = attribute.hierarchy
     if isinstance(hierarchy, Recipe):
         listed = texts if ordered is None else ordered
@@ -381,17 +381,17 @@ def _resolve(
 
 
 def _frequency(factor: Factor, weights: np.ndarray | None) -> np.ndarray:
-    """How often each distinct value occurs, if each row counts as much as its weight."""
+    """Return the weighted count of each distinct value."""
     return np.bincount(np.add(factor.codes, 1, dtype=np.int64), weights, len(factor.values) + 1)[1:]
 
 
 def _places(values: np.ndarray, fitted: Column) -> np.ndarray:
-    """The codes of numbers that were seen, and of the nearest for others."""
+    """Return the codes of known numbers, and of the nearest known one for others."""
     positions, known = fitted.positions[: fitted.n_present], fitted.values[: fitted.n_present]
     codes = _nearest(positions_of(values, fitted.name), positions)
     if (np.diff(positions) > 0).all() or values.dtype.kind not in "iu":
         return codes
-    # Neighbours so close that floats cannot tell them apart are values of their own.
+    # Neighbours so close that floats cannot distinguish them are values of their own.
     at = np.searchsorted(known.astype(object), values.astype(object)).clip(0, len(known) - 1)
     return np.where(known[at].astype(object) == values.astype(object), at, codes)
 

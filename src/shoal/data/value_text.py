@@ -1,4 +1,4 @@
-"""How values are written as text and read from it, the same whatever library they came from."""
+"""Write values as text and read them back, independently of the dataframe library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def plain_text(value: Any, content: str) -> str:
-    """A value as text: 39.0 is "39", midnight is only a date, and reading a number back gives the same number.
+    """Return a value as text: 39.0 is "39", midnight is only a date, and a number reads back as the same number.
 
     >>> plain_text(39.0, "number"), plain_text(0.1, "number"), plain_text(np.datetime64("2024-03-05T00:00"), "date")
     ('39', '0.1', '2024-03-05')
@@ -30,7 +30,7 @@ def plain_text(value: Any, content: str) -> str:
 
 
 def parse_texts(texts: np.ndarray, attribute: str) -> np.ndarray:
-    """Texts of a numeric attribute as numbers, or as dates if most of them look like dates."""
+    """Return texts of a numeric attribute as numbers, or as dates if most of them look like dates."""
     dates = 2 * sum(_DATE.match(text) is not None for text in texts) > len(texts)
     parsed = np.empty(len(texts), "datetime64[us]" if dates else float)
     for i, text in enumerate(texts):
@@ -45,9 +45,9 @@ def parse_texts(texts: np.ndarray, attribute: str) -> np.ndarray:
 
 
 def positions_of(values: np.ndarray, attribute: str) -> np.ndarray:
-    """Numbers, or days since 1970 of dates, as floats; an infinity is refused."""
+    """Return numbers, or days since 1970 for dates, as floats; refuse an infinity."""
     if values.dtype.kind == "M":
-        # Days by themselves: since 1970, nanoseconds reach no further than to 2262, and are more than a float holds.
+        # Whole days apart: nanoseconds since 1970 reach only to 2262, and are more than a float holds.
         days = values.astype("datetime64[D]")
         return days.astype(np.int64) + (values - days) / np.timedelta64(1, "D")  # type: ignore[no-any-return]
     numbers = values.astype(float)
@@ -61,9 +61,9 @@ def positions_of(values: np.ndarray, attribute: str) -> np.ndarray:
 
 
 def in_number_order(values: Sequence[Any]) -> list[Any] | None:
-    """Texts that are all numbers in the order of the numbers, so that "9" comes before "10"; None for other texts.
+    """Sort texts that are all numbers as numbers, so that "9" comes before "10"; return None for other texts.
 
-    Numbers and dates come in order already.
+    Numbers and dates are sorted already.
     """
     if not values or not isinstance(values[0], str):
         return list(values)
@@ -74,7 +74,7 @@ def in_number_order(values: Sequence[Any]) -> list[Any] | None:
 
 
 def as_objects(values: Sequence[Any]) -> np.ndarray:
-    """An object array of the values as they are; numpy would turn dates of nanoseconds into integers."""
+    """Return an object array of the values; numpy would turn dates of nanoseconds into integers."""
     objects = np.empty(len(values), object)
     for i, value in enumerate(values):
         objects[i] = value
@@ -82,7 +82,7 @@ def as_objects(values: Sequence[Any]) -> np.ndarray:
 
 
 def _number(text: str) -> float:
-    if "_" in text:  # Python reads "1_000" as a thousand; in data it is no number
+    if "_" in text:  # Python reads "1_000" as a thousand; in data it is a text
         raise ValueError
     return float(text)
 
@@ -92,7 +92,7 @@ def _date_text(value: Any) -> str:
     day = moment.astype("datetime64[D]")
     if day == moment:
         return str(day)
-    # Nanoseconds reach no further than to 2262.
+    # Nanoseconds reach only to 2262.
     exact = np.datetime_data(moment.dtype)[0] == "ns"
     text = str(moment if exact else moment.astype("datetime64[us]")).replace("T", " ") + "000" * (not exact)
     return text.rstrip("0").rstrip(".") if text.endswith("000") else text

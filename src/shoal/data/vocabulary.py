@@ -1,8 +1,8 @@
-"""What is known of the values of a table to which rows are added: which names there are, and how far numbers reach.
+"""The values known for a table to which rows are added: the categories, and the range of numbers.
 
-A few rows are encoded in it as if they were encoded with all others, so that what is decided about them (where to cut,
-what to release) does not depend on which other rows are looked at. A *key* is where a value lies, as a float: unlike a
-code, it stays what it is when new values come.
+New rows are encoded as if together with all others, so that decisions about them (where to cut, how to release) do
+not depend on the rest of their batch. A *key* is the position of a value, as a float: unlike a code, it does not
+change when new values come.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from shoal.errors import SchemaError
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Of each quasi-identifier what rows that come later must be encoded with."""
+    """The encoding of each quasi-identifier that later rows must follow."""
 
     columns: tuple[Column, ...]
-    """Without codes. Of a number without a hierarchy only the lowest and the highest value are kept."""
+    """Columns without codes; a number without a hierarchy keeps only its lowest and highest value."""
     ranked: tuple[bool, ...]
-    """Which attributes are ordinal with nothing but their values to say in which order these come."""
+    """True for ordinal attributes that are ordered by their values alone."""
 
     @classmethod
     def of(cls, columns: Sequence[Column], frame: nw.DataFrame[Any]) -> Vocabulary:
-        """The vocabulary of the quasi-identifiers that were encoded from a frame by a schema as it was given."""
+        """Return the vocabulary of quasi-identifiers that a frame and its schema were encoded to."""
         known = [only_ends(_without_codes(_with_own_tree(column, frame))) for column in columns]
         return cls(tuple(known), tuple(_is_ranked(column.attribute) for column in columns))
 
     def with_values(self, frame: nw.DataFrame[Any], missing: Missing) -> Vocabulary:
-        """The vocabulary with the values of some new rows, or one sentence about the value it cannot have."""
+        """Return the vocabulary with the values of new rows, or raise one sentence about a value that does not fit."""
         columns = [
             _extended(column, frame[column.name], missing, ranked=ranked)
             for column, ranked in zip(self.columns, self.ranked, strict=True)
@@ -50,18 +50,18 @@ class Vocabulary:
         return [_encode(column, frame[column.name]) for column in self.columns]
 
     def key_tables(self, columns: Sequence[Column]) -> list[np.ndarray]:
-        """The key of each code of each column, and a last one for what was never seen."""
+        """Return the key of each code of each column, followed by the key of unseen values."""
         return [_keys(column, ranked=ranked) for column, ranked in zip(columns, self.ranked, strict=True)]
 
     def keys(self, frame: nw.DataFrame[Any]) -> np.ndarray:
-        """The keys of rows whose values are all known, a column an attribute."""
+        """Return the keys of rows whose values are all known, one column per attribute."""
         columns = self.encode(frame)
         tables = self.key_tables(columns)
         return np.column_stack([table[column.codes] for table, column in zip(tables, columns, strict=True)])
 
 
 def key_tables(columns: Sequence[Column]) -> list[np.ndarray]:
-    """The key of each code of columns that were encoded by a schema as it was given."""
+    """Return the key of each code of columns that were encoded by the schema as given."""
     return [_keys(column, ranked=_is_ranked(column.attribute)) for column in columns]
 
 
@@ -81,14 +81,14 @@ def _extended(known: Column, series: nw.Series[Any], missing: Missing, *, ranked
         return _with_names(known, column)
     if _is_number(attribute):
         joined = only_ends(_without_codes(between_ends(column, known)))
-        # Each batch may be well within what floats can hold, and all of them together not.
+        # Each batch may fit in floats when all of them together do not.
         positions_of(joined.positions, known.name)
         return joined
     return replace(known, attribute=attribute)
 
 
 def _common_order(known: Column, series: nw.Series[Any]) -> tuple[str, ...]:
-    """The order of the values there were and of new ones; it follows the values themselves."""
+    """Return the values so far and the new ones in one order, which follows the values themselves."""
     factor = frames.factorize(series)
     texts = {*(known.attribute.order or ()), *(plain_text(value, factor.content) for value in factor.values)}
     numbers = {}
@@ -97,14 +97,14 @@ def _common_order(known: Column, series: nw.Series[Any]) -> tuple[str, ...]:
             numbers[text] = _number_of(text, known.content)
         except ValueError:
             raise SchemaError(
-                f"Attribute {known.name!r} is ordinal, but nothing says where {text!r} comes in its order: give it an "
-                "order that lists all values that may come, and fit again."
+                f"Attribute {known.name!r} is ordinal, but the place of {text!r} in its order is unknown: give it an "
+                "order that lists all possible values, and fit again."
             ) from None
     return tuple(sorted(texts, key=lambda text: (numbers[text], text)))
 
 
 def _number_of(text: str, content: str) -> float:
-    """Where a value comes that has no other order than its own."""
+    """Return the position of a value that is ordered by itself."""
     if content == "boolean":
         return float(text == "True")
     if content == "date":
@@ -113,7 +113,7 @@ def _number_of(text: str, content: str) -> float:
 
 
 def _with_names(known: Column, new: Column) -> Column:
-    """A nominal attribute without a hierarchy, with the names of new rows behind those it has."""
+    """Add the categories of new rows to a nominal attribute without a hierarchy."""
     texts = [known.text(code) for code in range(known.n_present)]
     seen = set(texts)
     values = list(known.values[: known.n_present])
@@ -134,7 +134,7 @@ def _with_names(known: Column, new: Column) -> Column:
 
 
 def between_ends(column: Column, known: Column) -> Column:
-    """A numeric column whose codes begin at the lowest and end at the highest value known, or beyond."""
+    """Extend a numeric column so that its codes begin at or below the lowest known value and end at the highest."""
     n, ends = column.n_present, known.positions[: known.n_present]
     below = int(len(ends) > 0 and (n == 0 or ends[0] < column.positions[0]))
     above = int(len(ends) > 1 and (n == 0 or ends[-1] > column.positions[n - 1]))
@@ -157,7 +157,7 @@ def between_ends(column: Column, known: Column) -> Column:
 
 
 def only_ends(column: Column) -> Column:
-    """A number without a hierarchy, with the lowest and the highest value alone."""
+    """Keep only the lowest and the highest value of a number without a hierarchy."""
     if not _is_number(column.attribute):
         return column
     kept = np.unique([0, column.n_present - 1]) if column.n_present else np.empty(0, np.int64)
@@ -165,12 +165,12 @@ def only_ends(column: Column) -> Column:
 
 
 def _with_own_tree(column: Column, frame: nw.DataFrame[Any]) -> Column:
-    """The column with what its recipe has built, or with the order of its values, as part of its attribute."""
+    """Store the tree that a recipe has built, or the order of the values, in the column's attribute."""
     attribute = column.attribute
     if isinstance(attribute.hierarchy, Recipe):
         tree = column.tree
         if column.missing >= 0:
-            # The tree in use has a leaf for missing values, which encoding would add once more.
+            # The tree has a leaf for missing values, which encoding would add again.
             series = frame[column.name]
             there = series.filter((~frames.missing_rows(series)).tolist())
             tree = encode_column(there, attribute).tree if column.n_present else None
@@ -198,7 +198,7 @@ def _keys(column: Column, *, ranked: bool) -> np.ndarray:
 
 
 def _rising(numbers: Sequence[float]) -> np.ndarray:
-    """Texts such as "1" and "1.0" are two values of an ordinal attribute: the second is a hair above the first."""
+    """Make keys rise strictly: "1" and "1.0" are two ordinal values, and the second takes the next float."""
     rising = np.array(numbers, float)
     for i in range(1, len(rising)):
         if rising[i] <= rising[i - 1]:

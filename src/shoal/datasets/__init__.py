@@ -1,8 +1,8 @@
 """Data sets: a synthetic census of any size, and the public data that the papers used.
 
-``make_census`` needs nothing. The others look for their files in the folder that the environment variable
-``SHOAL_DATA`` names, then in a cache (``SHOAL_CACHE``, else ``~/.cache/shoal``), and download them otherwise; every
-file is verified by its SHA-256. Each returns a frame and its schema, prepared as in the papers.
+``make_census`` needs no file. The others look for their files in the folder that the environment variable
+``SHOAL_DATA`` names, then in a cache (``SHOAL_CACHE``, else ``~/.cache/shoal``), and download them otherwise; the
+SHA-256 of every file is verified. Each returns a frame and its schema, prepared as in the papers.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ __all__ = [
 
 
 class DatasetInfo(NamedTuple):
-    """One line of the list of data sets."""
+    """An entry of the list of data sets."""
 
     name: str
     function: str
-    """The function of this module that gives it."""
+    """The function of this module that returns it."""
     rows: int | None
-    """With the function's defaults; None for any number."""
+    """The number with the function's defaults; None for any number."""
     columns: int
     about: str
     available: bool
-    """Whether it can be had without a network."""
+    """True if it can be loaded without a network."""
     where: str
     """The folder that holds it, or "embedded", "download", or "missing": neither here nor public."""
 
 
 def list_datasets() -> list[DatasetInfo]:
-    """List the data sets, and which of them are here already.
+    """List the data sets, and where each is found.
 
     Examples
     --------

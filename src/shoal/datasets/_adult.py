@@ -73,12 +73,12 @@ def fetch_adult(
         Leave out rows with a missing value (45,222, 30,162 or 15,060 rows stay). Otherwise they hold missing values
         where the file has ``?`` (in workclass, occupation and native-country).
     quasi : {12, 10, 8, 9} or sequence of str
-        How many quasi-identifiers: the sets of 12, 10 and 8 are Goldsteen's, whose other attributes keep the role
+        The number of quasi-identifiers: the sets of 12, 10 and 8 are Goldsteen's, whose other attributes keep the role
         "other"; 9 is ARX's benchmark, which has no other columns and counts income among them. Or the names of the
-        attributes. ``fnlwgt`` is left out unless named, and so is ``education``, which says the same as
+        attributes. ``fnlwgt`` is left out unless named, and so is ``education``, which repeats
         ``education-num``; if it is named, ``education-num`` is left out instead.
     hierarchies : {"sangreea", "arx", "shoal"} or None
-        Hierarchies of SaNGreeA, of ARX (age and education too, relationship not), or the ones of ``make_census``,
+        Hierarchies of SaNGreeA, of ARX (age and education too, relationship not), or those of ``make_census``,
         which need no download.
     binary_country : bool
         Make native-country ``United-States`` or ``Non-US``.

@@ -1,7 +1,7 @@
-"""A synthetic census: any number of people who look like those of UCI Adult, and are nobody.
+"""A synthetic census: any number of fictional people with the distributions of UCI Adult.
 
-Columns are drawn one after the other, each given some of those before it. Every conditional distribution is turned
-into a lookup table of equally likely outcomes, so that drawing a column is one gather, by condition and random number.
+Columns are drawn one after another, each given some of those before it. Every conditional distribution is converted
+to a lookup table of equally likely outcomes, so that drawing a column is one gather, by condition and random number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Codes = npt.NDArray[Any]
 
 PEOPLE_AT_ONCE = 1 << 16
-"""Rows drawn at a time: their random numbers and codes, 4 MB, stay in the cache, and only the result takes memory."""
+"""Rows drawn at a time: their random numbers and codes (4 MB) stay in the cache, so only the result takes memory."""
 DRAWN = (
     "sex", "years", "marital-status", "race", "native-country", "education", "relationship", "occupation", "workclass",
     "hours", "hours-per-week", "condition", "region", "place", "income", "capital-gain",
@@ -75,7 +75,7 @@ def make_census(n: int = 30_000, seed: int = 0, *, frame: FrameKind = "polars") 
     predicts it in about 85 of 100 cases). A person id, a postal code of four digits and a health condition are added,
     so that every role occurs: ``person-id`` is an identifier, ``condition`` is sensitive, ``income`` the target,
     ``hours-per-week`` and ``capital-gain`` are other columns, and the ten remaining ones are quasi-identifiers, the
-    nominal ones with hierarchies. There are no missing values.
+    nominal ones with hierarchies. No values are missing.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ def make_census(n: int = 30_000, seed: int = 0, *, frame: FrameKind = "polars") 
 
 
 def draw_columns(n: int, seed: int) -> dict[str, Codes]:
-    """Draw the released columns: numbers as they are, everything else as codes into ``LEVELS``."""
-    # Raw bits, because numpy promises the same stream of them in every version; its distributions may change.
+    """Draw the released columns: numbers unchanged, everything else as codes into ``LEVELS``."""
+    # numpy guarantees the same stream of raw bits in every version; its distributions may change.
     bits = np.random.PCG64(seed)
     columns: dict[str, Codes] = {"person-id": np.arange(1, n + 1, dtype=np.int64)}
     for start in range(0, n, PEOPLE_AT_ONCE):
@@ -160,7 +160,7 @@ def _draw_income(people: Mapping[str, Codes], uniform: Codes) -> Codes:
 
 
 class Lookup(NamedTuple):
-    """The inverse of a distribution function for each condition, tabulated at equal steps."""
+    """The inverse distribution function of each condition, tabulated at equal steps."""
 
     outcomes: Codes
     """Condition by condition, ``2 ** bits`` equally likely outcomes."""
@@ -174,7 +174,7 @@ class Lookup(NamedTuple):
 
 
 def _gather(table: Codes, codes: Codes) -> Codes:
-    return table.take(codes, mode="clip")  # no index is out of bounds, and clip is faster than looking for one
+    return table.take(codes, mode="clip")  # no index is out of bounds, and clip is faster than checking
 
 
 @cache
@@ -192,7 +192,7 @@ def _lookups() -> dict[str, Lookup]:
 
 
 def _shares(weights: Weights) -> npt.NDArray[np.float64]:
-    """Probability of each value under each combination of the parents' values, one row per combination."""
+    """Return the probability of each value under each combination of the parents' values, one row per combination."""
     bias, *rows = read_weights(weights)
     logits: npt.NDArray[np.float64] = bias[1]
     start = 0
@@ -207,7 +207,7 @@ def _shares(weights: Weights) -> npt.NDArray[np.float64]:
 
 
 def read_weights(weights: Weights) -> list[tuple[str, npt.NDArray[np.float64]]]:
-    """Labels and weights, in nats, of the rows of a table."""
+    """Return the labels and weights, in nats, of the rows of a table."""
     rows = (line.split("|") for line in weights.rows.strip().splitlines())
     return [(label.strip(), np.array(numbers.split(), np.float64) / 100) for label, numbers in rows]
 
@@ -215,7 +215,7 @@ def read_weights(weights: Weights) -> list[tuple[str, npt.NDArray[np.float64]]]:
 def _lookup(shares: npt.ArrayLike, bits: int = 16) -> Lookup:
     table = np.asarray(shares, np.float64)
     ends = np.cumsum(table, axis=1)
-    # Rounding the running sum, not each share, keeps rare values: over many conditions they get their due on average.
+    # Rounding the running sum, not each share, keeps rare values: on average over many conditions their shares hold.
     steps = np.rint(ends / ends[:, -1:] * (1 << bits)).astype(np.int64)
     repeats = np.diff(steps, axis=1, prepend=0)
     codes = np.arange(table.shape[1], dtype=np.uint8 if table.shape[1] <= 256 else np.uint16)
@@ -223,21 +223,21 @@ def _lookup(shares: npt.ArrayLike, bits: int = 16) -> Lookup:
 
 
 def _lookup_numbers(shares: Mapping[str, Mapping[int, int]], dtype: type[np.integer[Any]]) -> Lookup:
-    """Like ``_lookup``, with outcomes that are numbers instead of codes."""
+    """Tabulate like ``_lookup``, with numbers as outcomes instead of codes."""
     numbers = sorted({number for row in shares.values() for number in row})
     lookup = _lookup([[row.get(number, 0) for number in numbers] for row in shares.values()])
     return Lookup(np.array(numbers, dtype)[lookup.outcomes], lookup.bits)
 
 
 def _years_of(shares: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Shares of the single years 0, 1, 2 … from those of the spans between the edges."""
+    """Return the shares of the single years 0, 1, 2 … from those of the spans between the edges."""
     edges = np.array(tables.AGE_EDGES)
     widths = np.diff(edges)
     return np.concatenate([np.zeros(edges[0]), np.repeat(np.array(shares) / widths, widths)])
 
 
 def _place_shares() -> npt.NDArray[np.float64]:
-    """Few large and many small places in each region; people with a degree live more often in its first areas."""
+    """Return shares of few large and many small places per region; people with a degree prefer its first areas."""
     area, town = np.divmod(np.arange(tables.AREAS * tables.TOWNS), tables.TOWNS)
     size = (1 + area) ** -0.6 * (1 + town) ** -0.8
     return np.stack([size * np.exp(0.05 * area), size * np.exp(-0.15 * area)])
@@ -271,7 +271,7 @@ def _flat(parents: Sequence[str]) -> list[str]:
 
 
 def _condition(people: Mapping[str, Codes], parents: Sequence[str]) -> Codes | None:
-    """One number for each combination of the parents' values, the last parent fastest."""
+    """Return one number for each combination of the parents' values, the last parent fastest."""
     condition: Codes | None = None
     for name in parents:
         codes = people[name].astype(np.intp)
@@ -296,7 +296,7 @@ def _to_polars(columns: Mapping[str, Codes]) -> polars.DataFrame:
 
 @cache
 def census_schema() -> Schema:
-    """Roles, kinds and hierarchies of the census."""
+    """Return the roles, kinds and hierarchies of the census."""
     from shoal.data.hierarchy.hierarchy import Hierarchy
     from shoal.data.schema import Attribute, Schema
 

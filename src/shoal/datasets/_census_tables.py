@@ -1,8 +1,8 @@
-"""The numbers behind the synthetic census: who is how often what.
+"""The conditional distributions of the synthetic census.
 
-A table says how likely each value of a column is, given the columns drawn before it. Its numbers are weights in
-hundredths of a nat: the ``bias`` row and one row of each parent are added and turned into shares by softmax. They were
-fitted to the 45,222 complete rows of UCI Adult (CC BY 4.0) by multinomial logistic regression, which nearly
+A table gives the probability of each value of a column, given the columns drawn before it. Its numbers are weights in
+hundredths of a nat: the ``bias`` row and one row of each parent are added and converted to probabilities by softmax.
+They were fitted to the 45,222 complete rows of UCI Adult (CC BY 4.0) by multinomial logistic regression, which nearly
 keeps every two-way table of a column with one of its parents. In shares and counts that are given directly, cells of
 fewer than five people were dropped, pooled or raised to five. The health condition and the postal code are invented:
 Adult has neither.
@@ -26,7 +26,7 @@ SEX = ("Female", "Male")
 SEX_SHARES = (3250, 6750)
 
 AGE_BANDS = (20, 25, 30, 35, 45, 55, 65)
-"""Where the bands start after the first one, 17-19."""
+"""Starts of the bands after the first one, 17-19."""
 BANDS = ("17-19", "20-24", "25-29", "30-34", "35-44", "45-54", "55-64", "65-")
 # fmt: off
 AGE_EDGES = (17, 18, 19, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62, 64,

@@ -1,4 +1,4 @@
-"""What every data set is handed out as: a frame of the kind asked for, and its schema."""
+"""The form of every data set: a frame of the requested kind, and its schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FrameKind = Literal["polars", "pandas", "pyarrow"]
 
 
 class Dataset(NamedTuple):
-    """A table and what its columns are to privacy."""
+    """A table with the roles of its columns."""
 
     frame: Any
     """A polars, pandas or pyarrow table."""
@@ -44,5 +44,5 @@ def convert(frame: polars.DataFrame, kind: FrameKind) -> Any:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise DataError(
             f"frame={kind!r} needs a library that is not installed ({reason}): "
-            "install pandas and pyarrow, or take 'polars'."
+            "install pandas and pyarrow, or choose 'polars'."
         ) from None

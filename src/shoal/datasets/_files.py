@@ -1,4 +1,4 @@
-"""The files behind the data sets: where they are, where they come from, and that they are the right ones."""
+"""Find, download and verify the files of the data sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.data.files import replacing
 from shoal.errors import DataError
 
 TIMEOUT = 30.0
-"""Seconds a server may stay silent."""
+"""Seconds to wait for a server."""
 
 
 class File(NamedTuple):
@@ -26,15 +26,15 @@ class File(NamedTuple):
 
     dataset: str
     sha256: str
-    """Of the uncompressed content."""
+    """SHA-256 of the uncompressed content."""
     urls: tuple[str, ...] = ()
-    """Public sources, tried in turn; empty where none holds the file in this form."""
+    """Public sources, tried in turn; empty if none holds the file in this form."""
 
 
 def read(path: str) -> bytes:
-    """Return the content of a file by its path in the data folder, fetched if need be, and always verified.
+    """Return the content of a file by its path in the data folder, fetched if necessary and always verified.
 
-    Looked for in the folder that ``SHOAL_DATA`` names, then in the cache, then at its public sources; plain or with
+    The folder that ``SHOAL_DATA`` names is searched first, then the cache, then the public sources; plain or with
     ``.gz`` added.
     """
     file = FILES[path]
@@ -45,7 +45,7 @@ def read(path: str) -> bytes:
         if content is None:
             raise DataError(
                 f"{str(found)!r} is not the file {path!r} of data set {file.dataset!r} (its SHA-256 differs): "
-                "replace it, or let SHOAL_DATA name another folder."
+                "replace it, or set SHOAL_DATA to another folder."
             )
         return content
     cached = find(cache_folder(), path)
@@ -66,18 +66,18 @@ def cache_folder() -> Path:
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "shoal"
     home = os.path.expanduser("~")
-    # Some containers give a process no home; then "~" stays as it is.
+    # In some containers a process has no home; then "~" stays unchanged.
     return Path(tempfile.gettempdir()) / "shoal" if home == "~" else Path(home) / ".cache" / "shoal"
 
 
 def find(folder: Path, path: str) -> Path | None:
-    """Return the file in a folder, plain or compressed, if it is there."""
+    """Return the path of the file in a folder, plain or compressed, if it exists."""
     places = (folder / path, folder / f"{path}.gz")
     return next((place for place in places if place.is_file()), None)
 
 
 def _download(path: str, file: File) -> bytes:
-    way_out = "put the file into a folder with that path and let SHOAL_DATA name the folder"
+    way_out = "put the file into a folder with that path and set SHOAL_DATA to the folder"
     if not file.urls:
         raise DataError(
             f"Data set {file.dataset!r} needs the file {path!r}, which no public source holds in this form: {way_out}."
@@ -94,10 +94,10 @@ def _download(path: str, file: File) -> bytes:
         if content is not None:
             _keep(content, path)
             return content
-        failures.append(f"{url} (what it sent has another SHA-256)")
+        failures.append(f"{url} (its file has another SHA-256)")
     raise DataError(
-        f"Data set {file.dataset!r} needs the file {path!r}, which could not be had from {' or '.join(failures)}: "
-        f"try again later, or {way_out}."
+        f"Data set {file.dataset!r} needs the file {path!r}, which could not be downloaded from "
+        f"{' or '.join(failures)}: try again later, or {way_out}."
     )
 
 
@@ -109,8 +109,8 @@ def _keep(content: bytes, path: str) -> None:
             temporary.write_bytes(content)
     except (OSError, DataError):
         raise DataError(
-            f"{path!r} cannot be kept in the cache folder {str(cache_folder())!r}, which cannot be written: "
-            "let SHOAL_CACHE name another one."
+            f"{path!r} cannot be stored in the cache folder {str(cache_folder())!r}, which cannot be written: "
+            "set SHOAL_CACHE to another one."
         ) from None
 
 
@@ -120,7 +120,7 @@ def _unpacked(content: bytes) -> bytes:
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error):
-        return b""  # damaged: no checksum will fit
+        return b""  # damaged: no checksum matches
 
 
 def _verified(content: bytes, file: File) -> bytes | None:
@@ -130,7 +130,7 @@ def _verified(content: bytes, file: File) -> bytes | None:
 
 
 def _line_endings(content: bytes) -> Iterator[bytes]:
-    # Public copies differ in how lines end: CR LF in some checkouts, CR alone in the survey, some lack the last one.
+    # Line endings differ between public copies: CR LF in some, CR alone in the survey, and some lack the last one.
     yield content
     lines = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     yield lines

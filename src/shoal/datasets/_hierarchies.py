@@ -64,7 +64,7 @@ TREES: Mapping[str, Any] = {
             "Eastern Europe": ["Poland", "Hungary", "Yugoslavia"],
         },
         "Asia": {
-            # 98 of the 101 people from "South" in Adult are Asian-Pac-Islander: it is what is left of South Korea.
+            # 98 of the 101 people from "South" in Adult are Asian-Pac-Islander: the rest of the name, Korea, is lost.
             "East Asia": ["China", "Hong", "Japan", "South", "Taiwan"],
             "South-East Asia": ["Philippines", "Vietnam", "Thailand", "Cambodia", "Laos"],
             "South and West Asia": ["India", "Iran"],
@@ -86,7 +86,7 @@ TREES: Mapping[str, Any] = {
 
 @cache
 def embedded(name: str) -> Hierarchy:
-    """The embedded hierarchy of a census attribute."""
+    """Return the embedded hierarchy of a census attribute."""
     from shoal.data.hierarchy.hierarchy import Hierarchy
 
     return Hierarchy.from_dict(TREES[name], name=name)

@@ -1,4 +1,4 @@
-"""Location-30: where people in Bangkok checked in, a set of many sparse dimensions."""
+"""Location-30: check-ins of people in Bangkok, with many sparse dimensions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ N_PLACES = 446
 
 
 def fetch_location30(*, frame: FrameKind = "polars") -> Dataset:
-    """Fetch Location-30: 5,010 people, 446 places and kinds of places that each has been at or not, and 30 classes.
+    """Fetch Location-30: 5,010 people, 446 places and kinds of places as columns 0/1, and 30 classes.
 
-    Made from check-ins at Foursquare for membership inference (Shokri et al. 2017), like Purchase-100, on which
-    accuracy-guided anonymization was reported to fail (Goldsteen et al. 2020). No two people have been at the same
-    places.
+    Check-ins at Foursquare, collected for membership inference (Shokri et al. 2017) like Purchase-100, on which
+    accuracy-guided anonymization was reported to fail (Goldsteen et al. 2020). No two people were at the same places.
 
     Parameters
     ----------

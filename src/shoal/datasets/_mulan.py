@@ -1,6 +1,6 @@
-"""The multi-label and multi-target sets of the Mulan collection that null-space cleaning was tried on (Xu et al. 2017).
+"""The multi-label and multi-target sets of the Mulan collection in the study of null-space cleaning (Xu et al. 2017).
 
-A client sends the features of a row, wants the predictor to learn some labels from them and not the others. So
+A client sends the features of a row and wants the predictor to learn some labels from them but not the others. So
 features are numeric attributes in the role "other" (nothing is a quasi-identifier here), and every label is a target;
 which labels are desired and which confidential is the user's choice.
 """

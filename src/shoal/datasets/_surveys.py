@@ -42,7 +42,7 @@ def fetch_nursery(
     Parameters
     ----------
     keep_scarce : bool
-        Keep them: 12,960 rows, the full cross product of the attributes.
+        Keep these rows: 12,960 rows, the full cross product of the attributes.
     sensitive : str or None
         The sensitive attribute; the others are quasi-identifiers. None makes all eight quasi-identifiers, as in
         accuracy-guided anonymization.
@@ -108,8 +108,8 @@ def fetch_gss(
     labelled : bool
         False gives all 51,020 rows, about half of them with a missing label.
     keep_scarce : bool
-        False leaves out the scarce label ``NOT TOO HAPPY`` (719 rows; 23,736 stay). The paper says that scarce labels
-        were left out, but its count is that with this one kept.
+        False leaves out the scarce label ``NOT TOO HAPPY`` (719 rows; 23,736 stay). The paper states that scarce labels
+        were left out, but its count includes this one.
     boolean_happiness : bool
         Make ``Happiness level`` a Boolean, true where it is ``VERY HAPPY``, and leave out rows without it (24,389
         stay), as for the paper's model inversion attack.
@@ -181,21 +181,21 @@ def fetch_loan(version: LoanVersion = "2007-2011", *, binary: bool = False, fram
 
     Accuracy-guided anonymization (Goldsteen et al. 2020) used 421,095 loans of 2015 with 144 columns; its publisher
     took that file down, so the figures cannot be reproduced. These four have no public source in this form either:
-    ``SHOAL_DATA`` must name a folder that holds them. Of the paper's 18 quasi-identifiers, those that a file has are
+    ``SHOAL_DATA`` must name a folder with them. Of the paper's 18 quasi-identifiers, those that a file has are
     quasi-identifiers here; ``loan_status`` is the target, ``id`` an identifier, and everything else keeps the role
     "other", as in the paper.
 
     Parameters
     ----------
     version : {"2007-2011", "2007-2015-sample", "119987", "2015-small"}
-        - ``2007-2011``: all 42,535 loans of these years, 36 columns, all 18 quasi-identifiers; for behaviour.
+        - ``2007-2011``: all 42,535 loans of these years, 36 columns, all 18 quasi-identifiers; to study methods.
         - ``2007-2015-sample``: 39,238 of 887,379 loans, 37 columns, 11 quasi-identifiers; nearly half are of 2015.
         - ``119987``: 119,987 finished loans, recoded for a textbook (``emp_length`` in years), 15 columns (four that
           repeat others are left out), 8 quasi-identifiers and two flags that stand for ``delinq_2yrs`` and ``pub_rec``;
           for scale.
         - ``2015-small``: 1,680 loans of 2015 with all 146 columns; for the shape of the paper's file.
     binary : bool
-        Keep only loans that ended, as ``Fully Paid`` or ``Charged Off`` (``Default`` counts as that).
+        Keep only finished loans, ``Fully Paid`` or ``Charged Off`` (``Default`` counts as that).
     frame : {"polars", "pandas", "pyarrow"}
         Kind of the frame.
 

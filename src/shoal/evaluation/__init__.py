@@ -1,4 +1,4 @@
-"""How models are compared: plans, scores, results, and how a model was trained.
+"""The comparison of models: plans, scores, results, and the provenance of a model.
 
 The function that runs an evaluation is in :mod:`shoal.jobs.evaluate`.
 """

@@ -1,4 +1,4 @@
-"""Two models side by side on rows that neither was trained on: what the second one gains and loses, with intervals."""
+"""Compare two models on rows that neither was trained on: gains and losses, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from shoal.intervals import CONFIDENCE, RESAMPLES, Interval, paired_difference, 
 from shoal.models import features, read_target, target_of, task_of
 
 NOTICEABLE_LOSS = 0.02
-"""That no loss was seen says something only where a loss that matters would have been: two points of accuracy, or R²
-less by 0.02. Where two models differ on a tenth of the rows, some thousand test rows tell that much."""
+"""A missing loss counts only where a relevant loss would be detected: two points of accuracy, or 0.02 of R². If two
+models differ on a tenth of the rows, about a thousand test rows detect that much."""
 
 
 class ClassScore(NamedTuple):
-    """How many rows of one class are recognised, before and after."""
+    """The recall of one class, before and after."""
 
     name: str
     rows: int
@@ -36,19 +36,18 @@ class Comparison(NamedTuple):
 
     task: str
     score: str
-    """Name of the score that decides: accuracy, or r2 where the target is a number."""
+    """Name of the main score: accuracy, or r2 if the target is a number."""
     before: Interval
     after: Interval
     change: Interval
-    """After less before, row by row on the same rows."""
+    """After minus before, paired by row."""
     agreement: float | None
-    """Share of the rows of which both models say the same."""
+    """Share of the rows with equal predictions of both models."""
     baseline: float
-    """Score of who always says the most frequent class, or the mean."""
+    """Score of always predicting the most frequent class, or the mean."""
     trained_before: float
     trained_after: float
-    """Score on the very rows each model was trained on: far above the score on others means that it knows them by
-    heart."""
+    """Score of each model on its own training rows: a score far above that on other rows means that it overfits."""
     others: dict[str, tuple[float, float]]
     """Further scores, before and after."""
     classes: tuple[ClassScore, ...]
@@ -56,18 +55,18 @@ class Comparison(NamedTuple):
 
 
 class RowSplit(NamedTuple):
-    """Rows to train on, and rows to compare on."""
+    """Training rows, and test rows to compare on."""
 
     rows: np.ndarray
-    """Positions of the rows to train on."""
+    """Positions of the training rows."""
     y: np.ndarray
     held_out: nw.DataFrame[Any]
-    """The rows to compare on."""
+    """The test rows."""
     truth: np.ndarray
 
 
 def part_rows(frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float, seed: int) -> RowSplit:
-    """Hold rows out to compare on, unless they are given."""
+    """Hold out test rows, unless they are given."""
     y = read_target(frame, schema)
     if len(np.unique(y)) < 2:
         name = target_of(schema).name
@@ -79,14 +78,14 @@ def part_rows(frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: fl
     frames.require_rows(opened)
     for name in (*features(schema), target_of(schema).name):
         if name not in opened.columns:
-            raise DataError(f"Column {name!r} is not among the rows to compare on: add it.")
+            raise DataError(f"Column {name!r} is missing from the test rows: add it.")
     truth = _classes_like(y, read_target(opened, schema), target_of(schema).name)
     _warn_of_seen_rows(frame, opened, schema)
     return RowSplit(np.arange(len(frame)), y, opened, truth)
 
 
 def _warn_of_seen_rows(train: nw.DataFrame[Any], test: nw.DataFrame[Any], schema: Schema) -> None:
-    """Warn if every row to compare on is among those to train on, as far as two tables can be compared."""
+    """Warn if every test row is among the training rows, as far as two tables can be compared."""
     names = [*features(schema), target_of(schema).name]
     tables = train.select(names), test.select(names)
     if train.implementation != test.implementation or tables[0].schema != tables[1].schema:
@@ -94,14 +93,14 @@ def _warn_of_seen_rows(train: nw.DataFrame[Any], test: nw.DataFrame[Any], schema
     groups = frames.group_rows(nw.concat(tables), names)
     if np.isin(groups[len(train) :], groups[: len(train)]).all():
         warnings.warn(
-            "Every row to compare on is also among the training rows: if they are the same people, the comparison "
-            "says nothing of new ones; leave test out, and a part is held out.",
+            "Every test row is also among the training rows: if they are the same people, the comparison says nothing "
+            "about new ones; leave test out, and a part is held out.",
             stacklevel=4,
         )
 
 
 def _classes_like(y: np.ndarray, truth: np.ndarray, name: str) -> np.ndarray:
-    """Classes in the type of those that are trained on: one file may hold as texts what is numbers in another."""
+    """Return classes in the type of the training classes: a file may store as texts what another stores as numbers."""
     if truth.dtype.kind == y.dtype.kind:
         return truth
     if y.dtype.kind == "U":
@@ -111,8 +110,8 @@ def _classes_like(y: np.ndarray, truth: np.ndarray, name: str) -> np.ndarray:
     for one in classes.tolist():
         if str(one) not in known:
             raise DataError(
-                f"The target {name!r} has the value {one!r} among the rows to compare on, but values such as "
-                f"{next(iter(known))} among those to train on: write both alike."
+                f"The target {name!r} has the value {one!r} in the test rows, but values such as "
+                f"{next(iter(known))} in the training rows: write both alike."
             )
     return np.array([known[str(one)] for one in classes.tolist()])[codes]
 
@@ -121,7 +120,7 @@ def compare(
     original: Any, retrained: Any, seen: Any, truth: np.ndarray, raw: tuple[Any, Any], released: tuple[Any, Any],
     schema: Schema,
 ) -> Comparison:  # fmt: skip
-    """Two trained models on rows that neither has seen, and each on those that it was trained on."""
+    """Compare two trained models on rows that neither has seen, and each on its own training rows."""
     task = task_of(schema)
     scores = score_model(task, original, seen, truth), score_model(task, retrained, seen, truth)
     said = np.asarray(original.predict(seen)), np.asarray(retrained.predict(seen))
@@ -164,9 +163,9 @@ def _by_class(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple
 
 
 def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:
-    """Wilson's intervals, and that of Bonett and Price for the difference of two shares of the same rows.
+    """Return Wilson's intervals, and that of Bonett and Price for the difference of two paired shares.
 
-    Both are honest on few rows: where the models do not differ on any, the change is still not known to be nothing.
+    Both are honest on few rows: if the models agree on all of them, the change may still not be zero.
     """
     right = before == truth, after == truth
     found = [share_right(one) for one in right]
@@ -175,7 +174,7 @@ def _accuracies(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tup
 
 
 def _r2s(truth: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[Interval, Interval, Interval]:
-    """Intervals by drawing the rows again and again, the same ones for both models."""
+    """Return bootstrap intervals that draw the same rows for both models."""
     random = np.random.default_rng(0)
     errors = np.column_stack([(truth - before) ** 2, (truth - after) ** 2, truth, truth**2]).astype(float)
     drawn = np.empty((RESAMPLES, 2))
@@ -198,16 +197,16 @@ def _r2(truth: np.ndarray, said: np.ndarray) -> float:
 
 _INTERVALS = {"classification": _accuracies, "regression": _r2s}
 OTHER_SCORES = {
-    "f1_macro": "F1, mean of the classes",
-    "f1_weighted": "F1, weighted by the classes",
-    "auc": "Area under the ROC curve",
+    "f1_macro": "F1, macro average",
+    "f1_weighted": "F1, weighted average",
+    "auc": "AUC",
     "mae": "Mean absolute error",
-    "rmse": "Root of the mean squared error",
+    "rmse": "Root mean squared error",
 }
 
 
 def facts_of(found: Comparison) -> dict[str, Any]:
-    """What a page says of a comparison, and how."""
+    """Return the contents of a page about a comparison, and functions that format them."""
     return {
         "comparison": found,
         "score_name": "Accuracy" if found.score == "accuracy" else "R²",
@@ -220,14 +219,14 @@ def facts_of(found: Comparison) -> dict[str, Any]:
 def verdict(
     found: Comparison, before: str = "the model trained on raw rows", after: str = "The retrained model"
 ) -> str:
-    """What the comparison says, in a careful sentence, and in a second one if little could be lost.
+    """Describe a comparison in a careful sentence, and in a second one if little could be lost.
 
-    ``before`` and ``after`` are what the models are called.
+    ``before`` and ``after`` name the models.
     """
     if math.isnan(found.change.value):
-        return "The rows to compare on all have the same target: what was lost cannot be told from them."
+        return "All test rows have the same target, so no loss can be measured."
     said = _verdict_on_change(found, after)
-    without = "one that always says " + ("the most frequent class" if found.task == "classification" else "the mean")
+    without = "always predicting " + ("the most frequent class" if found.task == "classification" else "the mean")
     if found.before.low <= found.baseline:
         return f"{said} But {before} is not clearly better than {without}: little could be lost."
     if found.after.low <= found.baseline:
@@ -243,25 +242,25 @@ def _verdict_on_change(found: Comparison, model: str) -> str:
     if found.change.high < 0:
         return f"{model} loses {name}: {change}."
     if found.change.low >= -NOTICEABLE_LOSS:
-        return f"No loss of {name} could be seen: the change is {change}."
+        return f"No loss of {name} was detected: the change is {change}."
     rows = f"The {found.rows:,} test rows are" if found.rows > 1 else "A single test row is"
-    return f"{rows} too few to tell whether {name} is lost: the change is {change}."
+    return f"{rows} too few to detect a loss of {name}: the change is {change}."
 
 
 def show_score(score: str, *values: float) -> str:
-    """A score as people read it, or a range of scores."""
+    """Format a score, or a range of scores, for people."""
     if score == "accuracy":
         return " to ".join(f"{value * 100:.1f}" for value in values) + " %"
     return " to ".join(f"{value:.3f}" for value in values)
 
 
 def show_change(score: str, *values: float) -> str:
-    """A difference of scores as people read it, or a range of them."""
+    """Format a difference of scores, or a range of them, for people."""
     if score == "accuracy":
         return " to ".join(f"{value * 100:+.2f}" for value in values) + " points"
     return " to ".join(f"{value:+.4f}" for value in values)
 
 
 def with_interval(show: Callable[..., str], score: str, found: Interval) -> str:
-    """A number and its interval as people read them."""
+    """Format a number and its interval for people."""
     return f"{show(score, found.value)} ({show(score, found.low, found.high)})"

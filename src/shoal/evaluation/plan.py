@@ -1,4 +1,4 @@
-"""What an evaluation is asked for: models, methods and numbers, checked before anything is measured."""
+"""The plan of an evaluation: models, methods and numbers, checked before anything is measured."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from shoal.partition.recoding import RECODINGS
 from shoal.privacy.models import DeltaPresence, KMap, PrivacyModel, check_constraints
 
 USABLE = ("auto", *(name for name in RECODINGS if name not in ("interval", "set")))
-"""Recodings that keep the domain of the values, so that a model trained on a release understands raw rows."""
+"""Recodings that keep the domain of the values, so that a model trained on a release accepts raw rows."""
 LARGEST_SEED = 2**32 - 1
 """The largest that numpy's RandomState takes."""
 _SET_BY_THE_CELL = ("schema", "k", "random_state")
 
 
 class Method(NamedTuple):
-    """A method with everything that :func:`shoal.anonymize` is told beside k and the seed."""
+    """A method with all parameters of :func:`shoal.anonymize` but k and the seed."""
 
     name: str
     options: dict[str, Any]
@@ -35,7 +35,7 @@ class Method(NamedTuple):
 
 
 def plan_models(model: Any, schema: Schema) -> dict[str, Any]:
-    """The untrained models by label, each ready to take tables of the schema."""
+    """Return the untrained models by label, each ready for tables of the schema."""
     task = task_of(schema)
     if isinstance(model, Mapping):
         given = dict(model)
@@ -66,7 +66,7 @@ def _model(label: str, model: Any, schema: Schema, task: str) -> Any:
     wrong = is_regressor(model) if task == "classification" else is_classifier(model)
     if wrong:
         raise ShoalError(
-            f"The model {label!r} is no model for {task}, which the target {target_of(schema).name!r} asks for: "
+            f"The model {label!r} is not a model for {task}, which the target {target_of(schema).name!r} needs: "
             "choose another, or change the target's kind in the schema."
         )
     holds_pipeline = any(isinstance(part, Pipeline) for part in (model, *model.get_params().values()))
@@ -74,17 +74,17 @@ def _model(label: str, model: Any, schema: Schema, task: str) -> Any:
 
 
 def _columns_of(label: str, model: Any, schema: Schema) -> list[str] | None:
-    """The features that an estimator was trained on; None if it was not, or if it does not know their names."""
+    """Return the features that an estimator was trained on; None if it is untrained or does not know their names."""
     names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    # LightGBM makes names up for the columns of an array.
+    # LightGBM invents names for the columns of an array.
     if not names or names == [f"Column_{j}" for j in range(len(names))]:
         return None
     known = features(schema)
     for name in names:
         if name not in known:
             raise ShoalError(
-                f"The model {label!r} was trained on a column {name!r}, which is no feature of the schema: add it, or "
-                "pass an untrained model (sklearn.base.clone), which sees all features."
+                f"The model {label!r} was trained on a column {name!r}, which is not a feature of the schema: add it, "
+                "or pass an untrained model (sklearn.base.clone), which uses all features."
             )
     return names
 
@@ -92,14 +92,14 @@ def _columns_of(label: str, model: Any, schema: Schema) -> list[str] | None:
 def plan_methods(
     given: Any, constraints: Sequence[PrivacyModel], recoding: str | None, options: dict[str, Any]
 ) -> dict[str, Method]:
-    """The methods by label."""
+    """Return the methods by label."""
     shared = {"constraints": tuple(constraints), "recoding": recoding} | options
     found: dict[str, Method] = {}
     for one in given if isinstance(given, (list, tuple)) else [given]:
         label, method = _method(one, shared)
         if label in found:
             raise ShoalError(
-                f"Two methods are labelled {label!r}: give triples (label, name, options) to tell them apart."
+                f"Two methods are labelled {label!r}: give triples (label, name, options) to distinguish them."
             )
         found[label] = method
     if not found:
@@ -126,14 +126,14 @@ def _method(given: Any, shared: Mapping[str, Any]) -> tuple[str, Method]:
     shared = {**shared, "recoding": usable_recoding(name, shared["recoding"])}
     if isinstance(given, Anonymizer) and type(given) is not cls:
         raise ShoalError(
-            f"{type(given).__name__} is none of Shoal's methods: pass the name of one, such as 'mondrian'."
+            f"{type(given).__name__} is not one of Shoal's methods: pass the name of one, such as 'mondrian'."
         )
     options = {**shared, **own}
     known = cls._get_param_names()
     for option in options:
         if option not in known or option in _SET_BY_THE_CELL:
             raise ShoalError(
-                f"The method {label!r} has no option {option!r} to set here: it has "
+                f"The method {label!r} has no option {option!r} to set here: choose among "
                 f"{', '.join(sorted(set(known) - set(_SET_BY_THE_CELL)))}."
             )
     for constraint in check_constraints(options["constraints"]):
@@ -144,14 +144,14 @@ def _method(given: Any, shared: Mapping[str, Any]) -> tuple[str, Method]:
             )
     if options["recoding"] not in USABLE:
         raise ShoalError(
-            f"recoding={options['recoding']!r} is of no use to a model that must understand raw rows: "
+            f"recoding={options['recoding']!r} does not suit a model that must accept raw rows: "
             f"choose {', '.join(USABLE)}."
         )
     return str(label), Method(name, options, "model" in known and "model" not in options)
 
 
 def usable_recoding(method: str, recoding: str | None) -> str:
-    """The recoding asked for; by default the method's own, if a model can use it, else representative rows."""
+    """Return the requested recoding; by default the method's own, if it suits a model, else representative rows."""
     if recoding is not None:
         return recoding
     own: str = inspect.signature(find_method(method)).parameters["recoding"].default
@@ -159,7 +159,7 @@ def usable_recoding(method: str, recoding: str | None) -> str:
 
 
 def _parameters(anonymizer: Anonymizer, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """An anonymizer's own parameters; constraints are joined, and ranges give way to what a model understands."""
+    """Return an anonymizer's own parameters, with constraints joined and ranges replaced by values for a model."""
     own = anonymizer.get_params(deep=False)
     own = {name: value for name, value in own.items() if name not in _SET_BY_THE_CELL}
     if own.get("model", "") is None:

@@ -1,4 +1,4 @@
-"""A model that is trained on a release, as a scikit-learn estimator."""
+"""A scikit-learn estimator that is trained on a release."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def _can(name: str) -> Callable[[Any], bool]:
 
 
 class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A model that is trained on a k-anonymous release of its training rows, and takes new rows as they are.
+    """A model that is trained on a k-anonymous release of its training rows, and predicts raw rows.
 
-    In a pipeline with an anonymizer, ``predict`` would put new rows into the words of the release first. Here they
-    stay as they are, and what cross-validation says is true of raw rows.
+    In a pipeline with an anonymizer, ``predict`` would first recode new rows as in the release. Here they stay
+    unchanged, so cross-validation measures the model on raw rows.
 
     Parameters
     ----------
     model : estimator
-        A fresh copy is trained.
+        The model to train; a fresh copy is used.
     anonymizer : Anonymizer
-        Such as ``Mondrian(schema, k=10, recoding="representative")``. If it can be guided by a model and has none, it
-        is guided by this one.
+        For example ``Mondrian(schema, k=10, recoding="representative")``. If it can be guided by a model and has none,
+        it is guided by this one.
 
     Attributes
     ----------
     model_ : estimator
-        Trained on the release.
+        The trained copy.
     anonymizer_ : Anonymizer
-        Fitted on the training rows; ``labels_`` and ``groups_`` tell what was released.
+        Fitted on the training rows; ``labels_`` and ``groups_`` describe the release.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.anonymizer = anonymizer
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Anonymize the rows and train the model on what is released; ``y`` may be the schema's target."""
+        """Anonymize the rows and train the model on the release; ``y`` defaults to the schema's target."""
         if not isinstance(self.anonymizer, Anonymizer):
             raise ShoalError(f"The anonymizer is {self.anonymizer!r}: pass one of Shoal's, such as Mondrian(schema).")
         if y is None and (not frames.is_frame(X) or self.anonymizer.schema is None):
@@ -80,10 +80,10 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         recoding = anonymizer.recoding_in_use
         if recoding in ("interval", "level", "set"):
             raise ShoalError(
-                f"recoding={recoding!r} is of no use to a model that must understand raw rows: "
+                f"recoding={recoding!r} does not suit a model that must accept raw rows: "
                 "set the anonymizer's recoding to 'representative'."
             )
-        # The model is made to be handed on, and must not take raw values with it.
+        # The model is made to be shared, and must not contain raw values.
         self.anonymizer_ = anonymizer.forget_rows()
         if y is None:
             labels = read_target(X, anonymizer.schema_)
@@ -94,33 +94,33 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Any:
-        """What the model says of rows as they are."""
+        """Predict rows as they are."""
         return self._ask("predict", X)
 
     @available_if(_can("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """The probability of each class."""
+        """Predict the probability of each class."""
         return self._ask("predict_proba", X)
 
     @available_if(_can("decision_function"))
     def decision_function(self, X: Any) -> Any:
-        """The score of each class."""
+        """Return the score of each class."""
         return self._ask("decision_function", X)
 
     @available_if(_can("score"))
     def score(self, X: Any, y: Any) -> float:
-        """The model's own score on rows as they are."""
+        """Return the model's own score on rows as they are."""
         check_is_fitted(self, "model_")
         return float(self.model_.score(self._seen(X), y))
 
     @property
     def classes_(self) -> np.ndarray:
-        """The classes that the model knows."""
+        """Classes of the model."""
         return np.asarray(self.model_.classes_)
 
     @property
     def n_features_in_(self) -> int:
-        """Columns that ``fit`` saw."""
+        """Number of columns in ``fit``."""
         return int(self.anonymizer_.n_features_in_)
 
     def _ask(self, what: str, X: Any) -> Any:
@@ -128,7 +128,7 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return getattr(self.model_, what)(self._seen(X))
 
     def _seen(self, X: Any, rows: np.ndarray | None = None) -> Any:
-        """What the model sees of a table: all columns but identifiers and targets."""
+        """Return the columns of a table that the model uses: all but identifiers and targets."""
         if not frames.is_frame(X):
             return X if rows is None else X[rows]
         frame = frames.open_frame(X)
@@ -136,7 +136,7 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         names = [name for name in self.anonymizer_.get_feature_names_out() if name not in targets]
         for name in names:
             if name not in frame.columns:
-                raise DataError(f"Column {name!r} was there when the model was trained and is not there now: add it.")
+                raise DataError(f"Column {name!r} is missing, but the model was trained with it: add it.")
         seen = frame.select(names)
         return (seen if rows is None else seen[rows]).to_native()
 

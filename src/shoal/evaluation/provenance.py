@@ -1,4 +1,4 @@
-"""How a model was trained: on which rows of a table, and by which release; so that it can be attacked fairly."""
+"""The provenance of a model: its training rows and their release, so that it can be attacked fairly."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from shoal.reports.report import dump_json
 
 
 class Anonymization(NamedTuple):
-    """How rows were anonymized before a model was trained on them."""
+    """The anonymization of rows before a model was trained on them."""
 
     method: str
     k: int
     constraints: tuple[PrivacyModel, ...]
     options: dict[str, Any]
-    """Further parameters of the method, its recoding among them."""
+    """Further parameters of the method, including its recoding."""
 
     def anonymizer(self, schema: Schema) -> Any:
-        """An anonymizer that does it again."""
-        # Who is asked about in a population is not known of rows that are drawn anew.
+        """Return an anonymizer that repeats it."""
+        # A model about a population needs a mark on each of its rows, which rows that are drawn again do not have.
         kept = tuple(one for one in self.constraints if not isinstance(one, (DeltaPresence, KMap)))
         return find_method(self.method)(schema, self.k, constraints=kept, **self.options)
 
 
 class Provenance(NamedTuple):
-    """Which rows of a table a model was trained on, and how."""
+    """The rows of a table that a model was trained on, and their anonymization."""
 
     table: dict[str, Any]
     """Fingerprint of the table, see :func:`fingerprint`."""
     left_out: np.ndarray
-    """Numbers of its rows that the model was not trained on."""
+    """Positions of the rows that the model was not trained on."""
     anonymization: Anonymization | None = None
-    """None if it was trained on the rows as they are."""
+    """None if the model was trained on raw rows."""
 
     def part(self, frame: Any) -> tuple[Any, Any]:
-        """The rows of the same table that the model was trained on, and the others."""
+        """Return the rows of the same table that the model was trained on, and the others."""
         opened = frames.open_frame(frame)
         if fingerprint(opened)["sha256"] != self.table["sha256"]:
             raise DataError(
                 f"The table of {len(opened):,} rows is not the one that the model was trained on, which had "
-                f"{self.table['rows']:,}: pass that one, or members and controls by themselves."
+                f"{self.table['rows']:,}: pass that one, or members and controls."
             )
         kept = np.ones(len(opened), bool)
         kept[self.left_out] = False
@@ -64,15 +64,15 @@ class Provenance(NamedTuple):
         return members, others
 
     def estimator(self, model: Any, schema: Schema) -> Any:
-        """An untrained copy of the model that is trained as it was, for reference models."""
+        """Return an untrained copy of the model that is trained alike, for reference models."""
         if self.anonymization is None:
             return clone(model)
-        # Models do not see who somebody is, so reference models are not handed it either.
+        # The model did not use identifiers, so reference models do not get them either.
         seen = Schema([attribute for attribute in schema if attribute.role != "identifier"])
         return ProtectedModel(clone(model), self.anonymization.anonymizer(seen))
 
     def to_json(self, path: str | Path) -> None:
-        """Write it; the file is there in full or not at all."""
+        """Write the provenance as JSON, in full or not at all."""
         facts: dict[str, Any] = {"table": self.table, "anonymization": None}
         facts["left_out"] = " ".join(map(str, self.left_out.tolist()))
         if self.anonymization is not None:
@@ -83,22 +83,22 @@ class Provenance(NamedTuple):
 
     @classmethod
     def from_json(cls, path: str | Path) -> Provenance:
-        """Read what :meth:`to_json` wrote."""
+        """Read a file of :meth:`to_json`."""
         try:
             facts = json.loads(Path(path).read_text(encoding="utf-8"))
             left_out = np.array(facts["left_out"].split(), np.int64)
             table = {"sha256": str(facts["table"]["sha256"]), "rows": int(facts["table"]["rows"])}
             if len(left_out) and not 0 <= left_out.min() <= left_out.max() < table["rows"]:
-                raise ValueError("a row that is left out is none of the table's")
+                raise ValueError("a row that is left out is not in the table")
             return cls(table, left_out, _read_anonymization(facts["anonymization"]))
         except OSError as error:
             raise DataError(f"{str(path)!r} cannot be read ({error.strerror}): check the path.") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{str(path)!r} does not say how a model was trained ({error}): write it anew.") from None
+            raise DataError(f"{str(path)!r} is not the provenance of a model ({error}): write it again.") from None
 
 
 def fingerprint(frame: Any) -> dict[str, Any]:
-    """Rows, columns and a SHA-256 of a table's values, by which it can be told whether it is the same one."""
+    """Return the number of rows, the columns and a SHA-256 of the values, which identify a table."""
     opened = frames.open_frame(frame)
     digest = hashlib.sha256()
     for name in sorted(opened.columns):
@@ -110,12 +110,12 @@ def fingerprint(frame: Any) -> dict[str, Any]:
 
 
 def trace(frame: Any, trained_on: np.ndarray, anonymization: Anonymization | None = None) -> Provenance:
-    """The provenance of a model that was trained on these rows of a table."""
+    """Return the provenance of a model that was trained on these rows of a table."""
     return Provenance(fingerprint(frame), np.setdiff1d(np.arange(len(frame)), trained_on), anonymization)
 
 
 def repeatable(options: Mapping[str, Any], findings: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a method that do the same to other rows, without the search for what was found to be best."""
+    """Return the parameters that repeat a method on other rows, without its search for the best ones."""
     kept = {name: value for name, value in options.items() if name not in ("constraints", "model", "n_jobs")}
     return kept | {name: findings[name] for name in ("guide", "recoding") if findings.get(name) is not None}
 

@@ -1,4 +1,4 @@
-"""The result of an evaluation: its rows, what they say on average, and which k can be afforded."""
+"""The result of an evaluation: its rows, their means, and the largest affordable k."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Scores(NamedTuple):
-    """What is measured for a task."""
+    """The measures of a task."""
 
     score: str
-    """The score that decides; higher is better."""
+    """The main score; higher is better."""
     scores: tuple[str, ...]
     baseline: str
-    """The score of who knows the training targets only: the most frequent class, or the mean."""
+    """The score of predicting without a model: the most frequent class, or the mean."""
 
 
 TASKS = {
@@ -39,7 +39,7 @@ TASKS = {
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds, its standard error, and its 95 % t-interval; of one seed only the mean is known."""
+    """A mean over seeds, its standard error and its 95 % t-interval; one seed has only a mean."""
 
     mean: float
     se: float
@@ -48,26 +48,26 @@ class Estimate(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a model, a method and a k come to over all seeds."""
+    """The scores of a model, a method and a k over all seeds."""
 
     model: str
     method: str
     """The method's label."""
     k: int
     seeds: int
-    """Seeds for which k was reached."""
+    """Number of seeds for which k was reached."""
     failed: int
-    """Seeds for which it was not; the numbers are of the others."""
+    """Number of seeds for which k was not reached, which the scores leave out."""
     raw: Estimate
     """Score of the model trained on raw rows."""
     score: Estimate
     loss: Estimate
-    """Raw score less score, seed by seed."""
+    """Raw score minus score, seed by seed."""
     baseline: float
     groups: float
     ncp: float
     error: str | None
-    """Why k was not reached, for one of the seeds."""
+    """The reason why k was not reached, for one of the seeds."""
 
 
 class Affordable(NamedTuple):
@@ -76,24 +76,24 @@ class Affordable(NamedTuple):
     model: str
     method: str
     k: int | None
-    """None if no k that was tried is."""
+    """None if no k in the evaluation is."""
     loss: Estimate | None
     sure: bool
-    """Whether the whole interval of the loss is within the limit."""
+    """True if the whole interval of the loss is within the limit."""
     learned: bool = True
-    """Whether the model trained on raw rows is better than always saying the most frequent class, or the mean."""
+    """True if the model trained on raw rows is better than always predicting the most frequent class, or the mean."""
 
 
 class Evaluation:
-    """What privacy costs a model; made by :func:`shoal.evaluate`.
+    """The cost of privacy for a model; made by :func:`shoal.evaluate`.
 
     Attributes
     ----------
     rows : list of dict
-        One for each model, method, k and seed.
+        One per model, method, k and seed.
     task : {"classification", "regression"}
     settings : dict
-        How it was measured: rows, target, features, seeds and so on.
+        The rows, target, features, seeds and other settings.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], task: str, settings: Mapping[str, Any]) -> None:
@@ -103,17 +103,17 @@ class Evaluation:
 
     @property
     def score(self) -> str:
-        """Name of the score that decides: accuracy, or r2 where the target is a number."""
+        """Name of the main score: accuracy, or r2 if the target is a number."""
         return TASKS[self.task].score
 
     @property
     def without_model(self) -> str:
-        """What anybody can say without a model."""
+        """The baseline in words."""
         what = "the most frequent class" if self.task == "classification" else "the mean"
-        return f"always saying {what}"
+        return f"always predicting {what}"
 
     def to_frame(self) -> polars.DataFrame:
-        """The rows as a polars table."""
+        """Return the rows as a polars table."""
         import polars as pl
 
         kinds: dict[str, Any] = dict.fromkeys(self.rows[0], pl.Float64)
@@ -123,13 +123,13 @@ class Evaluation:
         return pl.DataFrame(self.rows, schema=kinds)
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the rows as CSV; the file is there in full or not at all."""
+        """Write the rows as CSV, in full or not at all."""
         write_table(frames.open_frame(self.to_frame()), path, kind="csv")
 
     def summary(self) -> list[Summary]:
-        """Means, standard errors and 95 % t-intervals over the seeds, by model, method and k.
+        """Return means, standard errors and 95 % t-intervals over the seeds, by model, method and k.
 
-        The loss is taken seed by seed, so that what a split has of luck, which both models share, cancels out.
+        The loss is taken seed by seed, so that the luck of a split, which both models share, cancels out.
         """
         together: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
         for row in self.rows:
@@ -137,9 +137,9 @@ class Evaluation:
         return [self._summarise(*key, rows) for key, rows in together.items()]
 
     def affordable(self, loss: float = 0.01) -> list[Affordable]:
-        """For each model and method the largest k whose mean loss of the score is at most ``loss``.
+        """Return the largest k whose mean loss of the score is at most ``loss``, for each model and method.
 
-        A k that could not be reached for some seed is not among them.
+        A k that was not reached for some seed is excluded.
         """
         _check_loss(loss)
         best: dict[tuple[str, str], Affordable] = {}
@@ -155,41 +155,41 @@ class Evaluation:
         return list(best.values())
 
     def answer(self, loss: float = 0.01) -> list[str]:
-        """Which k can be afforded, in a sentence for each model and method."""
+        """Describe the largest affordable k in a sentence for each model and method."""
         return [self._sentence(one, loss) for one in self.affordable(loss)]
 
     def plot(self, path: str | Path) -> None:
-        """Draw the score and NCP against k, a panel a model and a line a method; PNG, SVG or PDF by the ending."""
+        """Draw the score and NCP against k, one panel per model, one line per method; PNG, SVG or PDF by the ending."""
         from shoal.reports.plots import draw, kind_of
 
         image = draw(self.summary(), self.score, kind_of(path))
         with replacing(path) as temporary:
             temporary.write_bytes(image)
 
-    def to_html(self, path: str | Path, *, title: str = "What privacy costs", loss: float = 0.01) -> None:
-        """Write one page that needs nothing from elsewhere: the answer in words, the plot, the numbers, the way."""
+    def to_html(self, path: str | Path, *, title: str = "Cost of privacy", loss: float = 0.01) -> None:
+        """Write one self-contained page: the answer in words, the plot, the numbers and the method."""
         page = render(self._facts(loss), title, "evaluation.html.j2")
         with replacing(path) as temporary:
             temporary.write_text(page, encoding="utf-8")
 
     def show(self, *values: float) -> str:
-        """A score as people read it, or its interval."""
+        """Format a score, or its interval, for people."""
         texts = [f"{value * 100:.1f}" if self.score == "accuracy" else f"{value:.3f}" for value in values]
         return _joined(values, texts, " %" if self.score == "accuracy" else "")
 
     def show_loss(self, *values: float) -> str:
-        """A difference of scores as people read it, or its interval."""
+        """Format a difference of scores, or its interval, for people."""
         texts = [f"{value * 100:.2f}" if self.score == "accuracy" else f"{value:.4f}" for value in values]
         return _joined(values, texts, " points" if self.score == "accuracy" else "")
 
     def show_limit(self, limit: float) -> str:
-        """An acceptable difference of scores as people say it."""
+        """Format an acceptable difference of scores for people."""
         if self.score != "accuracy":
             return f"{limit:g}"
         return f"{limit * 100:g} point{'s' * (limit != 0.01)}"
 
     def cells(self, one: Summary) -> list[str]:
-        """A summary as texts: model, method, k, score and its interval, loss and its interval, raw score, baseline."""
+        """Return a summary as texts: model, method, k, score, interval, loss, interval, raw score, baseline."""
         found = ["not reached", "", "", ""]
         if one.seeds:
             score, loss = one.score, one.loss
@@ -215,7 +215,7 @@ class Evaluation:
         )
 
     def _within(self, found: Estimate) -> Estimate:
-        """An interval of an accuracy, without what no accuracy can be."""
+        """Clip the interval of an accuracy to possible values."""
         if self.score != "accuracy":
             return found
         return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0))
@@ -228,16 +228,16 @@ class Evaluation:
         cost = f"costs {self.show_loss(one.loss.mean)}" if one.loss.mean >= 0 else "costs nothing"
         doubt = f"95 % interval of the loss {self.show_loss(one.loss.low, one.loss.high)}"
         if math.isnan(one.loss.low):
-            doubt = "one seed does not tell how sure that is"
+            doubt = "one seed has no interval"
         elif not one.sure:
-            doubt += ", which reaches beyond the limit: more seeds would tell"
+            doubt += ", which exceeds the limit: use more seeds to be sure"
         said = f"{who}: k = {one.k:,} {cost} of {self.score} ({doubt})."
         if not one.learned:
             said += f" But on raw rows it is not clearly better than {self.without_model}: little could be lost."
         return said
 
     def _facts(self, limit: float) -> dict[str, Any]:
-        """Everything the page says."""
+        """Return the contents of the page."""
         from markupsafe import Markup
 
         from shoal.reports.plots import draw
@@ -265,7 +265,7 @@ class Evaluation:
         return f"Evaluation of {self.score} over {len(self.settings['seeds'])} seeds\n" + "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        heads = ("model", "method", "k", self.score, "95 % interval", "loss", "95 % interval", "raw", "no model")
+        heads = ("model", "method", "k", self.score, "95 % interval", "loss", "95 % interval", "raw", "baseline")
         lines = [heads, *(self.cells(one) for one in self.summary())]
         rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
         return f"<table><caption>Evaluation</caption>{rows}</table>"
@@ -276,7 +276,7 @@ def _joined(values: Sequence[float], texts: Sequence[str], unit: str) -> str:
 
 
 def estimate(values: Iterable[float]) -> Estimate:
-    """Mean, standard error and t-interval of some values.
+    """Return the mean, standard error and t-interval of some values.
 
     >>> [round(number, 3) for number in estimate([1.0, 2.0, 3.0])]
     [2.0, 0.577, -0.484, 4.484]

@@ -17,7 +17,7 @@ from shoal.errors import ShoalError, reason
 def split_rows(
     y: np.ndarray, task: str, test_size: float, train_size: float | None, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the rows to train and to test on, with the classes in proportion."""
+    """Return the positions of training and test rows, with the classes in proportion."""
     try:
         train, test = train_test_split(
             np.arange(len(y)),
@@ -35,14 +35,14 @@ def split_rows(
 
 
 def _strata(y: np.ndarray) -> np.ndarray:
-    """The class of each row, where a class of a single row, which cannot be in both parts, counts to the largest."""
+    """Return the class of each row; a class of a single row, which cannot be split, joins the largest."""
     _, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
     return np.where(sizes[codes] > 1, codes, sizes.argmax())
 
 
 @contextmanager
 def telling_why(label: str) -> Iterator[None]:
-    """Tell in a sentence why a model cannot be trained or used."""
+    """Turn an error of a model into a sentence about it."""
     try:
         yield
     except ShoalError:
@@ -55,14 +55,14 @@ def telling_why(label: str) -> Iterator[None]:
 
 
 def seeded(model: Any, seed: int) -> Any:
-    """An untrained clone, all of whose random numbers follow from the seed."""
+    """Return an untrained clone whose random numbers all follow from the seed."""
     model = clone(model)
     names = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
     return model.set_params(**dict.fromkeys(names, seed)) if names else model
 
 
 def score_model(task: str, model: Any, rows: Any, truth: np.ndarray) -> dict[str, float]:
-    """Scores of a trained model on some rows, by name."""
+    """Return the scores of a trained model on some rows, by name."""
     return _SCORERS[task](model, rows, truth)
 
 
@@ -77,7 +77,7 @@ def _classify(model: Any, rows: Any, truth: np.ndarray) -> dict[str, float]:
 
 
 def _auc(model: Any, rows: Any, truth: np.ndarray) -> float:
-    """Area under the curve: of one class against the other, or the mean of each against the rest."""
+    """Return the area under the ROC curve: of one class against the other, or the mean of each against the rest."""
     score = getattr(model, "predict_proba", None) or getattr(model, "decision_function", None)
     if score is None:
         return float("nan")

@@ -1,4 +1,4 @@
-"""Finished cells of an evaluation in a file, one JSON object a line, so that a long run can go on where it stopped."""
+"""A file with the finished cells of an evaluation, one JSON object per line, so that a long run can be resumed."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from shoal.errors import DataError
 
 
 class CellStore:
-    """Results by fingerprint: what was measured, of what and how.
+    """Results by fingerprint of their settings.
 
-    Each result is on disk before the next one is waited for. A line that a kill cut short is left out.
+    Each result is on disk before the next one starts. A line that a kill cut short is left out.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         require_place(self.path)
         self._results = _read(self.path) if self.path.exists() else {}
-        self._append("")  # a file that cannot be written is told before any work is done
+        self._append("")  # refuses a file that cannot be written before any work is done
 
     def get(self, fingerprint: str) -> dict[str, Any] | None:
-        """The result of a cell, if it is there."""
+        """Return the result of a cell, or None."""
         return self._results.get(fingerprint)
 
     def add(self, fingerprint: str, cell: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        """Append a result; ``cell`` says to people whose it is."""
+        """Append a result; ``cell`` describes it to people."""
         self._results[fingerprint] = dict(result)
         line = {"fingerprint": fingerprint, "cell": cell, "result": {k: _writable(v) for k, v in result.items()}}
         self._append(json.dumps(line, allow_nan=False) + "\n")
@@ -52,7 +52,7 @@ class CellStore:
                 file.seek(0, os.SEEK_END)
                 if file.tell():
                     file.seek(-1, os.SEEK_END)
-                    # What a kill cut short must not run into what comes after it.
+                    # A line that a kill cut short must not run into the next one.
                     text = text if file.read() == b"\n" else "\n" + text
                 file.write(text.encode())
                 file.flush()
@@ -64,13 +64,13 @@ class CellStore:
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short text that stands for these values; another version of the libraries is another fingerprint."""
+    """Return a short text that identifies these values; another version of the libraries changes it."""
     content = [shoal.__version__, sklearn.__version__, *parts]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=joblib.hash).encode()).hexdigest()[:32]
 
 
 def fingerprint_of_table(frame: nw.DataFrame[Any], schema: Schema) -> str:
-    """The values of a table and what they are to privacy; the library that holds them does not matter."""
+    """Return the fingerprint of a table's values and schema, whatever library holds them."""
     digest = hashlib.sha256()
     for attribute in schema:
         if attribute.role == "identifier":
@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         except (ValueError, KeyError, TypeError, AttributeError):
             if not line.startswith("{"):
                 raise DataError(
-                    f"Line {number} of {str(path)!r} is no cell of an evaluation: name a file of its own for the store."
+                    f"Line {number} of {str(path)!r} is not a cell of an evaluation: choose another file."
                 ) from None
     return results
 

@@ -1,8 +1,8 @@
-"""The first linear stage of a predictor: all that it can see of a row.
+"""The first linear stage of a predictor, which determines everything that the predictor uses of a row.
 
-Whatever a predictor does, if it begins with ``x @ matrix + offset``, two rows of the same outputs there are one and the
-same to it. The stage is read from models of scikit-learn and pipelines with scalers before them, networks of torch, and
-ONNX files; steps that follow each other are multiplied into one stage of the raw features.
+If a predictor begins with ``x @ matrix + offset``, it cannot distinguish two rows with the same outputs there. The
+stage is read from scikit-learn models, pipelines with scalers before them, torch networks and ONNX files; consecutive
+steps are multiplied into one stage of the raw features.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ __all__ = ["LinearStage", "is_trained", "read_linear_stage"]
 
 
 class LinearStage(NamedTuple):
-    """What a predictor sees of a row: ``x @ matrix + offset``, and the features that are fixed as they are."""
+    """The part of a row that a predictor uses: ``x @ matrix + offset``, and features that stay fixed."""
 
     matrix: np.ndarray
     """Features by outputs."""
     offset: np.ndarray
-    """One number an output, without what fixed features add to it."""
+    """One number per output, without the share of fixed features."""
     fixed: np.ndarray
-    """True for features that something else than the matrix looks at too, such as a one-hot encoder."""
+    """True for features that another step than the matrix reads too, such as a one-hot encoder."""
     names: tuple[str, ...] | None = None
-    """Names of the features, where the predictor knows them."""
+    """Names of the features, if the predictor knows them."""
 
     def outputs(self, X: np.ndarray) -> np.ndarray:
-        """The outputs of rows, which must be complete numbers."""
+        """Return the outputs of rows, which must be complete numbers."""
         return np.asarray(X) @ self.matrix + self.offset
 
 
@@ -48,9 +48,9 @@ def read_linear_stage(predictor: Any) -> LinearStage:
     Parameters
     ----------
     predictor : estimator, torch module, ONNX model, path, array or LinearStage
-        A trained model of scikit-learn that begins linear: linear and logistic regression, ridge, lasso, linear
-        support vector machines, discriminant analysis, PLS, PCA, truncated SVD, networks (their first layer), also
-        several of them side by side, and pipelines with scalers, selections and column transformers before them. A
+        A trained scikit-learn model that begins linear: linear and logistic regression, ridge, lasso, linear support
+        vector machines, discriminant analysis, PLS, PCA, truncated SVD, networks (their first layer), several of them
+        side by side, and pipelines with scalers, selections and column transformers before them. A
         ``torch.nn.Linear``, or a ``Sequential`` that begins with one. An ONNX model, or the path of its file. Or the
         matrix itself, features by outputs.
 
@@ -81,7 +81,7 @@ def read_linear_stage(predictor: Any) -> LinearStage:
             look, names = look_at_estimator(predictor), names_of(predictor)
     except ShoalError:
         raise
-    except Exception as error:  # parts that do not fit together fail anywhere
+    except Exception as error:  # inconsistent parts can fail anywhere
         raise ShoalError(f"{_describe(predictor)} cannot be read ({reason(error)}): check the model.") from None
     return _read_matrix(predictor) if look is None else _finish(look, predictor, names)
 
@@ -89,8 +89,8 @@ def read_linear_stage(predictor: Any) -> LinearStage:
 def _finish(look: StagePart, predictor: Any, names: tuple[str, ...] | None) -> LinearStage:
     if look.affine is None or only_rescales(look.affine):
         raise ShoalError(
-            f"{_describe(predictor)} does not begin with a linear stage, so nothing is known to be needless to it: "
-            "take a linear model, a network, or one with PCA before it."
+            f"{_describe(predictor)} does not begin with a linear stage, so it may use every feature in full: "
+            "pass a linear model, a network, or one with PCA before it."
         )
     matrix, offset, fixed = look.affine
     matrix = matrix.toarray() if sparse.issparse(matrix) else matrix
@@ -99,7 +99,7 @@ def _finish(look: StagePart, predictor: Any, names: tuple[str, ...] | None) -> L
 
 def _check(stage: LinearStage) -> LinearStage:
     if not np.isfinite(stage.matrix).all():
-        raise DataError("The predictor's weights are not all finite numbers: train it anew.")
+        raise DataError("The predictor's weights are not all finite numbers: train it again.")
     return stage
 
 
@@ -110,8 +110,8 @@ def _read_matrix(given: Any) -> LinearStage:
         matrix = np.empty(())
     if matrix.ndim not in (1, 2) or 0 in matrix.shape:
         raise ShoalError(
-            f"{_describe(given)} is no predictor that can be read: pass a trained scikit-learn model, a torch or ONNX "
-            "model, or a matrix of features by outputs."
+            f"{_describe(given)} is not a predictor that can be read: pass a trained scikit-learn model, a torch or "
+            "ONNX model, or a matrix of features by outputs."
         )
     matrix = matrix[:, None] if matrix.ndim == 1 else matrix
     return _check(LinearStage(matrix, np.zeros(matrix.shape[1]), np.zeros(len(matrix), bool)))

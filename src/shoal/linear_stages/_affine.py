@@ -1,4 +1,4 @@
-"""Linear steps of a predictor, and how one that follows another makes a single one with it."""
+"""Linear steps of a predictor, and their combination into one."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ class Affine(NamedTuple):
     """Inputs by outputs, sparse or dense; outputs that are not linear are all zero."""
     offset: np.ndarray
     fixed: np.ndarray
-    """Inputs that outputs which are not linear come from."""
+    """Inputs of the outputs that are not linear."""
 
 
 class StagePart(NamedTuple):
-    """How a part of a predictor begins."""
+    """The beginning of a part of a predictor."""
 
     affine: Affine | None
-    """None if it does not begin with anything linear."""
+    """None if the part does not begin with a linear step."""
     complete: bool
-    """Whether that is all it does, so that what follows it can be linear in its inputs too."""
+    """True if the part does nothing else, so that the step after it can be linear in its inputs too."""
 
 
 NOT_LINEAR = StagePart(None, complete=False)
 
 
 def combine(first: Affine, second: Affine) -> Affine:
-    """One step after another as a single one."""
+    """Return two consecutive steps as one."""
     reaches = np.asarray(abs(first.matrix) @ second.fixed.astype(float)).reshape(-1) > 0
     offset = np.asarray(first.offset @ second.matrix).reshape(-1) + second.offset
     return Affine(first.matrix @ second.matrix, offset, first.fixed | reaches)
 
 
 def follow(steps: Iterable[StagePart]) -> StagePart:
-    """Steps one after another, up to the first that is not linear."""
+    """Combine consecutive steps, up to the first that is not linear."""
     found: Affine | None = None
     for step in steps:
         if step.affine is None:
@@ -52,14 +52,14 @@ def follow(steps: Iterable[StagePart]) -> StagePart:
 
 
 def scale_by(factor: Any, offset: Any, n: int) -> Affine:
-    """Each input times its factor, plus its offset."""
+    """Return the step that multiplies each input by its factor and adds its offset."""
     factor = np.broadcast_to(np.asarray(1.0 if factor is None else factor, float).reshape(-1), n)
     offset = np.broadcast_to(np.asarray(0.0 if offset is None else offset, float).reshape(-1), n)
     return Affine(sparse.diags_array(factor, format="csr"), offset.copy(), np.zeros(n, bool))
 
 
 def multiply_by(matrix: Any, offset: Any = None) -> Affine:
-    """Inputs times a dense matrix, inputs by outputs, plus an offset."""
+    """Return the step that multiplies by a dense matrix, inputs by outputs, and adds an offset."""
     matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix, float)
     outputs = matrix.shape[1]
     offset = np.broadcast_to(np.asarray(0.0 if offset is None else offset, float).reshape(-1), outputs)
@@ -67,14 +67,14 @@ def multiply_by(matrix: Any, offset: Any = None) -> Affine:
 
 
 def select(chosen: np.ndarray, n: int) -> Affine:
-    """Some of the inputs, by their positions."""
+    """Return the step that selects some of the inputs, by their positions."""
     ones = np.ones(len(chosen)), (chosen, np.arange(len(chosen)))
     matrix = sparse.csr_array(ones, shape=(n, len(chosen)))
     return Affine(matrix, np.zeros(len(chosen)), np.zeros(n, bool))
 
 
 def beside(steps: Sequence[Affine]) -> Affine:
-    """Steps of the same inputs, their outputs side by side."""
+    """Return steps on the same inputs with their outputs side by side."""
     matrices = [sparse.csr_array(step.matrix) for step in steps]
     fixed = reduce(np.logical_or, [step.fixed for step in steps])
     dense = any(not sparse.issparse(step.matrix) for step in steps)
@@ -83,7 +83,7 @@ def beside(steps: Sequence[Affine]) -> Affine:
 
 
 def only_rescales(step: Affine) -> bool:
-    """Whether every input is still there by itself: then nothing was learned, and nothing is left out."""
+    """Return True if every output is one rescaled input: then nothing was learned, and nothing is left out."""
     if not sparse.issparse(step.matrix):
         return False
     entries = step.matrix != 0

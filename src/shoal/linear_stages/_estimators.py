@@ -1,4 +1,4 @@
-"""How models and transformers of scikit-learn begin."""
+"""Read the beginning of scikit-learn models and transformers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from shoal.models.estimators import FrameEncoder
 
 
 def is_trained(predictor: Any) -> bool:
-    """Whether a predictor has been fitted; arrays and networks always are."""
+    """Return True if a predictor has been fitted; arrays and networks always are."""
     if not isinstance(predictor, BaseEstimator):
         return True
     try:
@@ -49,7 +49,7 @@ def is_trained(predictor: Any) -> bool:
 
 
 def names_of(part: Any) -> tuple[str, ...] | None:
-    """Names of the features, where a predictor or a part of it knows them."""
+    """Return the names of the features, if a predictor or a part of it knows them."""
     if isinstance(part, FrameEncoder):
         return tuple(str(name) for name in part.columns)
     names = getattr(part, "feature_names_in_", None)
@@ -60,12 +60,14 @@ def names_of(part: Any) -> tuple[str, ...] | None:
         return names_of(steps[0]) if steps else None
     found = {names_of(inner) for inner in _inside(part)} - {None}
     if len(found) > 1:
-        raise ShoalError(f"The models inside the {type(part).__name__} know features by different names: mend it.")
+        raise ShoalError(
+            f"The models inside the {type(part).__name__} have different feature names: train them on the same columns."
+        )
     return found.pop() if found else None
 
 
 def look_at_estimator(part: Any, *, transforms: bool = False) -> StagePart:
-    """How a trained estimator begins: what it predicts, or what it ``transforms`` rows into for a step behind it."""
+    """Return the beginning of a trained estimator's prediction, or of its transformation if it ``transforms``."""
     if not _is_as_published(part):
         return NOT_LINEAR
     for kinds, look in _TRANSFORMERS:
@@ -85,14 +87,14 @@ def look_at_estimator(part: Any, *, transforms: bool = False) -> StagePart:
 
 
 def _is_as_published(part: Any) -> bool:
-    """Whether nobody has given a known class another way to predict or to transform."""
+    """Return True if no subclass has overridden how a known class predicts or transforms."""
     methods = [getattr(type(part), name, None) for name in ("transform", "predict", "decision_function")]
     homes = {getattr(method, "__module__", "").partition(".")[0] for method in methods if method is not None}
     return homes <= {"sklearn", "shoal"}
 
 
 def _inside(part: Any) -> list[Any]:
-    """Trained models inside one that does nothing to a row but hand it to them."""
+    """Return the trained models inside one that only passes rows on to them."""
     kind = type(part).__name__
     if kind in _WRAPPERS:
         return [getattr(part, _WRAPPERS[kind])]
@@ -114,11 +116,11 @@ _WRAPPERS = {
     "TransformedTargetRegressor": "regressor_",
     "TunedThresholdClassifierCV": "estimator_",
 }
-"""Where they keep the trained model; others have an attribute of this name that is only a template."""
+"""Attribute with the trained model; elsewhere an attribute of this name is only a template."""
 _SIDE_BY_SIDE = {
     "MultiOutputClassifier", "MultiOutputRegressor", "OneVsRestClassifier", "VotingClassifier", "VotingRegressor",
 }  # fmt: skip
-"""Models of several that each see the whole row."""
+"""Ensembles whose models each see the whole row."""
 
 
 def _look_at_coefficients(model: Any) -> StagePart:
@@ -129,8 +131,8 @@ def _look_at_coefficients(model: Any) -> StagePart:
 def _look_at_pls(model: Any) -> StagePart:
     matrix = np.asarray(model.coef_).T
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of features without names
-        # It subtracts the means of its training rows, which it does not show.
+        warnings.simplefilter("ignore")  # about features without names
+        # It subtracts the means of its training rows, which are private.
         at_zero = np.asarray(model.predict(np.zeros((1, len(matrix))))).reshape(-1)
     return StagePart(multiply_by(matrix, at_zero), complete=False)
 
@@ -142,7 +144,7 @@ def _look_at_network(network: Any) -> StagePart:
 
 
 def _look_at_components(model: Any) -> StagePart:
-    """PCA, truncated SVD and random projections."""
+    """Read PCA, truncated SVD and random projections."""
     matrix = model.components_.T
     matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix, float)
     if getattr(model, "whiten", False):
@@ -152,7 +154,7 @@ def _look_at_components(model: Any) -> StagePart:
 
 
 def _look_at_centring_scaler(scaler: Any) -> StagePart:
-    """StandardScaler, RobustScaler and MaxAbsScaler."""
+    """Read StandardScaler, RobustScaler and MaxAbsScaler."""
     if getattr(scaler, "clip", False):
         return NOT_LINEAR
     center = getattr(scaler, "mean_" if isinstance(scaler, StandardScaler) else "center_", None)
@@ -178,7 +180,7 @@ def _look_at_function(transformer: Any) -> StagePart:
 
 
 def _look_at_imputer(imputer: Any) -> StagePart:
-    """Rows that are complete stay as they are."""
+    """Read an imputer, which leaves complete rows unchanged."""
     marks = imputer.missing_values
     missing = marks is None or type(marks).__name__ == "NAType" or marks != marks  # NaN is not equal to itself
     same = not imputer.add_indicator and len(imputer.get_feature_names_out()) == imputer.n_features_in_
@@ -222,7 +224,7 @@ def _look_at_union(union: Any) -> StagePart:
 
 
 def _look_at_columns(transformer: Any) -> StagePart:
-    """Blocks of columns, each by itself; the inputs of those that are not linear are fixed."""
+    """Read blocks of columns separately; the inputs of those that are not linear are fixed."""
     n = transformer.n_features_in_
     n_outputs = max((part.stop for part in transformer.output_indices_.values()), default=0)
     matrix, offset, fixed = np.zeros((n, n_outputs)), np.zeros(n_outputs), np.zeros(n, bool)
@@ -245,7 +247,7 @@ def _look_at_columns(transformer: Any) -> StagePart:
 
 
 def _positions(columns: Any, transformer: Any) -> np.ndarray:
-    """Columns of a column transformer, which are named or numbered in one of several ways, as numbers."""
+    """Return the columns of a column transformer, which are named or numbered in one of several ways, as numbers."""
     everything = np.arange(transformer.n_features_in_)
     if isinstance(columns, str):
         columns = [columns]

@@ -12,11 +12,11 @@ from shoal.errors import DataError, ShoalError, reason
 from shoal.linear_stages._affine import NOT_LINEAR, Affine, StagePart, combine, multiply_by, scale_by, select
 
 FLOATS = (1, 11)
-"""How ONNX numbers the types float and double; half of them would round what passes."""
+"""Types float and double in ONNX; half precision would round the values."""
 
 
 def look_at_onnx(model: Any) -> StagePart:
-    """How a graph begins: the nodes after its one input, as long as each is linear and the only one that sees it."""
+    """Read the beginning of a graph: the nodes after its one input, while each is linear and the only reader of it."""
     onnx = _import_onnx()
     if not isinstance(model, onnx.ModelProto):
         model = _load(onnx, Path(model))
@@ -52,13 +52,13 @@ def _follow(onnx: Any, graph: Any, constants: dict[str, Any], source: Any) -> St
 
 
 def _reads(onnx: Any, node: Any, name: str) -> bool:
-    """Whether a node looks at a tensor, or one inside of it does."""
+    """Return True if a node, or a node inside it, reads a tensor."""
     inside = [one.g for one in node.attribute if one.type == onnx.AttributeProto.GRAPH]
     return name in node.input or any(_reads(onnx, inner, name) for graph in inside for inner in graph.node)
 
 
 def _step(onnx: Any, node: Any, name: str, constants: dict[str, Any], n: int) -> Affine | None:
-    """A node as a linear step of the tensor of this name; None if it is none."""
+    """Return a node as a linear step of the named tensor; None if it is not linear."""
     others = [constants.get(one) for one in node.input if one not in (name, "")]
     read = _STEPS.get(node.op_type)
     if read is None or any(other is None for other in others) or list(node.input).count(name) != 1:
@@ -102,7 +102,7 @@ def _divide(others: list[Any], given: dict[str, Any], first: bool, n: int) -> Af
 
 
 def _width(constant: Any, n: int) -> int | None:
-    """Features of a tensor that a constant is added to, row by row; None if it is not added so."""
+    """Return the number of features of a tensor to which a constant is added row by row; None in other cases."""
     size = np.asarray(constant).size
     if np.asarray(constant).shape[-1:] not in ((), (size,)) or (n > 0 and size not in (1, n)) or (n == 0 and size == 1):
         return None
@@ -119,7 +119,7 @@ def _gemm(others: list[Any], given: dict[str, Any], first: bool, n: int) -> Affi
     weights = np.asarray(others[0], float) * given.get("alpha", 1.0)
     bias = None if len(others) < 2 else np.asarray(others[1], float) * given.get("beta", 1.0)
     if bias is not None and bias.ndim > 1 and bias.shape[0] > 1:
-        return None  # another bias for each row
+        return None  # a bias per row
     return multiply_by(weights.T if given.get("transB", 0) else weights, bias)
 
 
@@ -155,7 +155,7 @@ def _gather(others: list[Any], given: dict[str, Any], first: bool, n: int) -> Af
 
 Read = Callable[[list[Any], dict[str, Any], bool, int], Affine | None]
 _LAST = {"LinearRegressor", "LinearClassifier"}
-"""Nodes that do something else after being linear, or whose first output is another thing."""
+"""Nodes that are linear and do something else too, or whose first output is not the linear one."""
 _STEPS: dict[str, Read] = {
     "Identity": _unchanged,
     "Dropout": _unchanged,
@@ -198,4 +198,4 @@ def _load(onnx: Any, path: Path) -> Any:
     try:
         return onnx.load(path)
     except Exception as error:  # a broken file can fail anywhere in the code that reads it
-        raise DataError(f"{str(path)!r} cannot be read as an ONNX model ({reason(error)}): export it anew.") from None
+        raise DataError(f"{str(path)!r} cannot be read as an ONNX model ({reason(error)}): export it again.") from None

@@ -1,4 +1,4 @@
-"""How networks of torch begin. Whoever made one has imported torch: Shoal never does."""
+"""Read the beginning of torch networks. The maker of one has imported torch: Shoal never does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.linear_stages._affine import NOT_LINEAR, Affine, StagePart, follow, m
 
 
 def look_at_torch(module: Any) -> StagePart:
-    """How a network begins: linear layers one after another, and batch normalisation as it is when not training."""
+    """Read the beginning of a network: consecutive linear layers, and batch normalisation as in evaluation mode."""
     torch = sys.modules["torch"]
     _require_plain(module)
     if type(module) is torch.nn.Linear:
@@ -27,7 +27,7 @@ def _look_in_turn(modules: Any) -> StagePart:
     torch = sys.modules["torch"]
     for module in modules:
         _require_plain(module)
-    idle = torch.nn.Identity, torch.nn.Dropout, torch.nn.Flatten  # they change nothing of rows of features
+    idle = torch.nn.Identity, torch.nn.Dropout, torch.nn.Flatten  # they leave rows of features unchanged
     return follow(look_at_torch(module) for module in modules if type(module) not in idle)
 
 
@@ -39,7 +39,7 @@ def _normalise(module: Any) -> Affine:
 
 
 def _require_plain(module: Any) -> None:
-    """Refuse what makes a module do something else than its class says."""
+    """Refuse a module that does more than its class says."""
     torch = sys.modules["torch"]
     if module.training and isinstance(module, (torch.nn.BatchNorm1d, torch.nn.Dropout)):
         raise ShoalError(f"The network is in training mode, where its {type(module).__name__} does more: call eval().")

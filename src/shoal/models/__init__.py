@@ -1,4 +1,4 @@
-"""Models by name, and models and predictions from files: what is trained on a table, or was trained elsewhere."""
+"""Models by name, and models and predictions from files: trained on a table here, or elsewhere before."""
 
 from shoal.models.estimators import FrameEncoder
 from shoal.models.files import Predictions, load_model, read_predictions, save_model

@@ -1,4 +1,4 @@
-"""Estimators that stand between a table and a model: they take columns of any library, and any classes."""
+"""Estimators between a table and a model, which accept columns of any library and classes of any type."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from shoal.errors import DataError
 
 
 class FrameEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Columns of a table, of whatever library, as numbers.
+    """Encode the columns of a table of any library as numbers.
 
     Parameters
     ----------
     columns : dict
         For each column ``"numeric"``, ``"nominal"``, ``"ordinal"``, or a list of its values in order. Nominal values
-        are numbered by the alphabet. Ordinal ones are numbers themselves, or numbered in order.
+        are numbered alphabetically. Ordinal ones are numbers themselves, or numbered in order.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.columns = columns
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the values of nominal columns, and of ordinal ones whose order is not given."""
+        """Learn the values of nominal columns, and of ordinal ones without a given order."""
         self.categories_ = {}
         for name, factor in self._factors(X).items():
             coding = self.columns[name]
@@ -58,7 +58,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Numbers of the rows: NaN where a value is missing, -1 where a nominal or ordered one is not known."""
+        """Return the rows as numbers: NaN where a value is missing, -1 where a nominal or ordered one is unknown."""
         check_is_fitted(self, "categories_")
         factors = self._factors(X)
         n_rows = len(next(iter(factors.values())).codes)
@@ -68,15 +68,15 @@ class FrameEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns."""
+        """Return the names of the columns."""
         return np.array(list(self.columns), dtype=object)
 
     def _values(self, name: str, factor: Factor) -> np.ndarray:
-        """The number of each distinct value of a column."""
+        """Return the number of each distinct value of a column."""
         if name not in self.categories_:
             return numbers_of(factor, name)
         code = {text: float(i) for i, text in enumerate(self.categories_[name])}
-        # A value without a place in the order is as good as missing; one without a name is of no class at all.
+        # A value without a place in the order counts as missing; an unknown nominal value belongs to no class.
         unknown = -1.0 if self.columns[name] == "nominal" else np.nan
         return np.array([code.get(plain_text(value, factor.content), unknown) for value in factor.values], float)
 
@@ -84,14 +84,14 @@ class FrameEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         opened = frames.open_frame(X)
         for name in self.columns:
             if name not in opened.columns:
-                raise DataError(f"Column {name!r} is not in the table, but the model sees it: add it.")
+                raise DataError(f"Column {name!r} is not in the table, but the model uses it: add it.")
         names = list(self.columns)
         found = frames.in_threads(lambda name: frames.factorize(opened[name]), names, len(opened))
         return dict(zip(names, found, strict=True))
 
 
 class ModelPipeline(Pipeline):  # type: ignore[misc]
-    """A pipeline that does not warn of a solver that stopped at its last iteration: its score tells."""
+    """A pipeline that does not warn if a solver stops at its last iteration: the score shows it."""
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Prepare the rows and train the model."""
@@ -102,28 +102,28 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
 
 
 class CodedTarget(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that wants classes to be numbers from 0 on, for any classes."""
+    """Let a classifier that needs the classes 0, 1, ... predict any classes."""
 
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Number the classes and train the classifier."""
+        """Encode the classes as numbers and train the classifier."""
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
         self.classifier_ = clone(self.classifier).fit(X, codes)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row."""
+        """Return the class of each row."""
         return self.classes_[np.asarray(self.classifier_.predict(X), np.intp)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class."""
+        """Return the probability of each class."""
         return np.asarray(self.classifier_.predict_proba(X))
 
 
 class StoppingMLPClassifier(MLPClassifier):  # type: ignore[misc]
-    """A network that stops when rows that it holds out are predicted no better, if every class has rows to hold out."""
+    """A network that stops early on held-out rows, if every class has rows to hold out."""
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network."""
@@ -134,7 +134,7 @@ class StoppingMLPClassifier(MLPClassifier):  # type: ignore[misc]
 
 
 class StoppingMLPRegressor(MLPRegressor):  # type: ignore[misc]
-    """A network that stops when rows that it holds out are predicted no better, if there are rows to hold out."""
+    """A network that stops early on held-out rows, if there are rows to hold out."""
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the network."""
@@ -144,7 +144,7 @@ class StoppingMLPRegressor(MLPRegressor):  # type: ignore[misc]
 
 @contextmanager
 def _early_stopping_if(rows_suffice: bool, network: Any) -> Iterator[None]:
-    """Let a network train without early stopping where it could not hold out rows."""
+    """Disable early stopping of a network if there are too few rows to hold out."""
     asked = network.early_stopping
     network.early_stopping = bool(asked and rows_suffice)
     try:
@@ -154,7 +154,7 @@ def _early_stopping_if(rows_suffice: bool, network: Any) -> Iterator[None]:
 
 
 def numbers_of(factor: Factor, name: str) -> np.ndarray:
-    """The distinct values of a column as numbers, days since 1970 if they are dates; what is suppressed is missing."""
+    """Return the distinct values of a column as numbers, or days since 1970; suppressed values are missing."""
     values = factor.values
     if factor.content == "boolean":
         return values.astype(float)

@@ -1,4 +1,4 @@
-"""Models and predictions from files, and models into files."""
+"""Load models and predictions from files, and save models."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from shoal.models.guides import SUM_TOLERANCE
 
 
 class Predictions(NamedTuple):
-    """What a black box said of each row."""
+    """The outputs of a black box, one entry per row."""
 
     values: np.ndarray
-    """Classes or numbers, one a row; or probabilities, one column a class."""
+    """Classes or numbers, one per row; or probabilities, one column per class."""
     classes: list[str] | None = None
-    """Names of the classes, where the values are probabilities."""
+    """Names of the classes, if the values are probabilities."""
 
 
 def load_model(path: str | Path, *, trust: bool | Sequence[str] = False) -> Any:
@@ -34,16 +34,16 @@ def load_model(path: str | Path, *, trust: bool | Sequence[str] = False) -> Any:
     Parameters
     ----------
     path : path
-        ``.skops`` is read without running code of its maker. ``.joblib``, ``.pkl`` and ``.pickle`` run it.
+        ``.skops`` is read without running any code from the file. ``.joblib``, ``.pkl`` and ``.pickle`` run it.
     trust : bool or sequence of str
-        Whether you trust who made the file with your machine; of a ``.skops`` file also the names of the types that you
-        trust. Trees are such a type: scikit-learn follows what is written in them without looking, so a crafted one can
-        crash the process.
+        True if you trust the maker of the file with your machine; for a ``.skops`` file also the names of the types
+        that you trust. Trees are such a type: scikit-learn follows their content without checking, so a crafted one
+        can crash the process.
 
     Returns
     -------
     object
-        Anything that has ``predict``.
+        Any object with ``predict``.
     """
     path = Path(path)
     load = _LOADERS.get(path.suffix.lower())
@@ -55,9 +55,9 @@ def load_model(path: str | Path, *, trust: bool | Sequence[str] = False) -> Any:
         model = load(path, trust)
     except ShoalError:
         raise
-    except Exception as error:  # a broken file can fail anywhere in the code that reads it
+    except Exception as error:  # a broken file can fail anywhere in its reader
         raise DataError(
-            f"{str(path)!r} cannot be loaded ({reason(error)}): save it anew, with the versions installed here."
+            f"{str(path)!r} cannot be loaded ({reason(error)}): save it again with the versions installed here."
         ) from None
     if not hasattr(model, "predict"):
         raise DataError(f"{str(path)!r} holds a {type(model).__name__}, which has no predict: save a trained model.")
@@ -65,7 +65,7 @@ def load_model(path: str | Path, *, trust: bool | Sequence[str] = False) -> Any:
 
 
 def save_model(model: Any, path: str | Path) -> None:
-    """Save a model as ``.skops``, which is safe to load, or as ``.joblib``; the file is there in full or not at all."""
+    """Save a model as ``.skops``, which is safe to load, or as ``.joblib``, in full or not at all."""
     path = Path(path)
     save = _SAVERS.get(path.suffix.lower())
     if save is None:
@@ -75,19 +75,19 @@ def save_model(model: Any, path: str | Path) -> None:
             save(model, temporary)
         except OSError:
             raise
-        except Exception as error:  # what a model is made of decides how it fails
-            raise DataError(f"{str(path)!r} cannot be written ({reason(error)}), so nothing was.") from None
+        except Exception as error:  # the error depends on the parts of the model
+            raise DataError(f"{str(path)!r} cannot be written ({reason(error)}), so no file was.") from None
 
 
 def read_predictions(path: str | Path, n_rows: int) -> Predictions:
-    """Read what a black box said of each row: a CSV or Parquet file with a row for each row of the table.
+    """Read the outputs of a black box: a CSV or Parquet file with one row per row of the table.
 
     Parameters
     ----------
     path : path
-        One column holds classes or numbers. Several are probabilities, each column named by its class.
+        One column holds classes or numbers. Several hold probabilities, each column named by its class.
     n_rows : int
-        Rows of the table that was predicted.
+        Number of rows of the table.
     """
     frame = read_table(path)
     if frame.height != n_rows:
@@ -115,13 +115,13 @@ def _probabilities(path: str | Path, factors: Mapping[str, Factor]) -> Predictio
         if factor.content != "number":
             raise DataError(
                 f"Column {name!r} of {str(path)!r} holds {factor.content}s, not probabilities: "
-                "leave one column of predictions, or one of probabilities a class."
+                "leave one column of predictions, or one of probabilities per class."
             )
         low, high = factor.values.min(), factor.values.max()
         if low < 0 or high > 1:
             raise DataError(
-                f"Column {name!r} of {str(path)!r} holds {plain_text(low if low < 0 else high, 'number')}, which is no "
-                "probability: scale them to be from 0 to 1."
+                f"Column {name!r} of {str(path)!r} holds {plain_text(low if low < 0 else high, 'number')}, "
+                "which is not a probability: scale them to between 0 and 1."
             )
     values = np.column_stack([factor.values[factor.codes].astype(float) for factor in factors.values()])
     wrong = np.abs(values.sum(axis=1) - 1) > SUM_TOLERANCE
@@ -183,7 +183,7 @@ _SAFE_TYPES = [
     "numpy.dtype",
     "builtins.frozenset",
     *(f"shoal.trees._features.{name}" for name in ("Names", "Numbers")),
-    # Trees look at what they are given before rows are sent down.
+    # Trees check their arrays before rows are sent down.
     *(f"shoal.trees._grown.{name}" for name in ("Branches", "Sums", "Tree")),
     *(
         f"shoal.trees.{module}.Privacy{name}"
@@ -202,4 +202,4 @@ _SAFE_TYPES = [
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
 ]
-"""Types that only hold what was written into them, beside those that skops knows itself."""
+"""Types that only hold data, in addition to those that skops knows itself."""

@@ -1,7 +1,7 @@
-"""What a partition is guided by: what a model says of each row, or what is known of it.
+"""Guides of a partition: the output of a model for each row, or a known label.
 
-A *soft* guide is a number, or several, for each row: logits of classes, or predicted values. It keeps telling rows
-apart where a *hard* one, the class alone, is the same for all of them.
+A *soft* guide is one or several numbers per row: logits of classes, or predicted values. It still distinguishes rows
+for which a *hard* one, the class alone, is the same.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from shoal.data import frames
 from shoal.errors import DataError, ShoalError, reason
 
 SUREST = 0.01
-"""Probabilities count as no surer than this: a forest says 0 and 1 lightly, and a logit of those knows no bounds."""
+"""Limit of the certainty of probabilities: a forest often outputs 0 and 1, whose logits are infinite."""
 SUM_TOLERANCE = 1e-3
-"""How far the probabilities of a row may be from 1 together; files have few decimals."""
+"""Tolerance of the sum of a row's probabilities; files have few decimals."""
 MOST_CLASSES = 100
-"""Whole numbers of which more differ are numbers, not classes, if neither a model nor a schema says what they are.
-Where classes are that many nevertheless, they guide by themselves: to train models for so many takes hours."""
+"""Whole numbers with more distinct values than this are numbers, not classes, if neither a model nor a schema says
+which they are. So many classes guide directly: training models for them takes hours."""
 FEW_ROWS = 200
-"""Fewer rows are guided by their labels: they are too few to learn a model from a part of them."""
+"""Fewer rows than this are guided by their labels: they are too few to train a model on a part of them."""
 
 
 class Guide(NamedTuple):
-    """What is to be kept of each row."""
+    """The numbers or classes of each row that a partition should preserve."""
 
     outputs: np.ndarray | None
-    """float64 (n, m): numbers to learn; None where only classes are known."""
+    """float64 (n, m): numbers to preserve; None if only classes are known."""
     classes: np.ndarray | None
-    """int32 (n,): the class of each row; None where numbers are predicted."""
+    """int32 (n,): the class of each row; None if numbers are predicted."""
     n_classes: int
 
     def take(self, rows: np.ndarray) -> Guide:
-        """The guide of some rows."""
+        """Return the guide of some rows."""
         outputs = None if self.outputs is None else self.outputs[rows]
         return Guide(outputs, None if self.classes is None else self.classes[rows], self.n_classes)
 
@@ -51,38 +51,38 @@ Rows = np.ndarray
 
 
 class ModelInput(NamedTuple):
-    """The columns that a model sees, as it wants to see them."""
+    """The columns that a model uses, in the form that it needs."""
 
     frame: nw.DataFrame[Any]
     names: list[str]
     as_array: bool
 
     def take(self, rows: Rows | None = None) -> Any:
-        """The rows, as a table or as an array."""
+        """Return the rows as a table or as an array."""
         return self.of(self.frame if rows is None else self.frame[rows])
 
     def of(self, frame: nw.DataFrame[Any]) -> Any:
-        """What the model sees of another table with these columns."""
+        """Return the model's input from another table with these columns."""
         seen = frame.select(self.names)
         return seen.to_numpy() if self.as_array else seen.to_native()
 
 
 class Trained:
-    """Models that were trained, and are only asked from then on; several are asked for the mean of their logits."""
+    """Trained models that only predict; the logits of several are averaged."""
 
     def __init__(self, models: Sequence[Any], seen: Sequence[tuple[list[str], bool]]) -> None:
         self.models = models
         self.seen = seen
 
     def predict(self, frame: Any) -> np.ndarray:
-        """Numbers, or the most likely classes."""
+        """Predict numbers, or the most likely classes."""
         if hasattr(self.models[0], "classes_"):
             return np.asarray(self.models[0].classes_[self.predict_proba(frame).argmax(axis=1)])
         return np.asarray(np.mean([model.predict(seen) for model, seen in self._each(frame)], axis=0))
 
     @available_if(lambda self: hasattr(self.models[0], "classes_"))
     def predict_proba(self, frame: Any) -> np.ndarray:
-        """Chances of the classes."""
+        """Predict the probabilities of the classes."""
         each = [np.log(np.clip(model.predict_proba(seen), 1e-9, 1)) for model, seen in self._each(frame)]
         chances = np.exp(np.mean(each, axis=0))
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
@@ -94,9 +94,9 @@ class Trained:
 
 
 def read_labels(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
-    """Labels, predictions (n,) or probabilities (n, classes) as an array of the right length without gaps.
+    """Return labels, predictions (n,) or probabilities (n, classes) as an array of the right length without gaps.
 
-    ``name`` is what errors call them.
+    ``name`` stands for them in errors.
     """
     if frames.is_frame(y):
         y = frames.open_frame(y).to_numpy()
@@ -105,11 +105,9 @@ def read_labels(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
         values = values[:, 0]
     if values.ndim not in (1, 2) or 0 in values.shape[1:]:
         shape = f"{values.ndim} dimensions" if values.ndim not in (1, 2) else "no columns"
-        raise DataError(f"{name} has {shape}: one value a row is needed, or one column of probabilities a class.")
+        raise DataError(f"{name} has {shape}: give one value per row, or one column of probabilities per class.")
     if len(values) != n_rows:
-        raise DataError(
-            f"{name} has {len(values):,} entries for {n_rows:,} rows: one is needed for each row, in the same order."
-        )
+        raise DataError(f"{name} has {len(values):,} entries for {n_rows:,} rows: give one per row, in the same order.")
     if values.dtype == object:
         missing = np.array([_is_missing(value) for value in values.ravel()], bool).reshape(values.shape)
         values = values if missing.any() else _plain(values)
@@ -122,7 +120,7 @@ def read_labels(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
         row = int(np.argmin(np.isfinite(values).reshape(n_rows, -1).all(axis=1)))
         raise DataError(f"{name} is infinite in row {row}: leave this row out.")
     if values.ndim == 2 and values.dtype.kind not in "fiub":
-        raise DataError(f"{name} has {values.shape[1]} columns that are not all numbers: pass one value a row.")
+        raise DataError(f"{name} has {values.shape[1]} columns that are not all numbers: pass one value per row.")
     return values
 
 
@@ -132,12 +130,12 @@ def _is_missing(value: Any) -> bool:
     try:
         return bool(value != value)
     except TypeError:
-        # pandas.NA says of nothing whether it differs.
+        # Comparing pandas.NA gives NA, whose truth value is an error.
         return True
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
-    """Objects as numbers where they are all numbers, else as texts, which can be told apart and sorted."""
+    """Return objects as numbers if they are all numbers, else as texts, which can be compared and sorted."""
     try:
         return values.astype(float) if values.ndim == 2 else np.array(values.tolist())
     except ValueError:
@@ -145,9 +143,9 @@ def _plain(values: np.ndarray) -> np.ndarray:
 
 
 def guide_from_values(values: np.ndarray, *, regression: bool) -> Guide:
-    """A guide from what is known of each row: its class, a number, probabilities, or several numbers.
+    """Return the guide from a known value of each row: its class, a number, probabilities, or several numbers.
 
-    One column of numbers from 0 to 1 that are not all whole is the probability of a class.
+    One column of numbers from 0 to 1 that are not all whole holds the probability of a class.
     """
     if values.ndim == 2:
         values = values.astype(float)
@@ -164,12 +162,12 @@ def guide_from_values(values: np.ndarray, *, regression: bool) -> Guide:
 
 
 def _winners(scores: np.ndarray) -> np.ndarray:
-    """The class with the highest score of each row."""
+    """Return the class with the highest score of each row."""
     return scores.argmax(axis=1).astype(np.int32)
 
 
 def labels_to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarray | None:
-    """Labels that a model can be trained on; None where there are none, too few or too many, or those of a model."""
+    """Return labels for training; None if they are missing, too few, too diverse, or the output of a model."""
     if known is None or known.ndim != 1 or len(known) < FEW_ROWS:
         return None
     if regression:
@@ -182,7 +180,7 @@ def labels_to_learn_from(known: np.ndarray | None, regression: bool) -> np.ndarr
 
 
 def are_alike(known: np.ndarray | None) -> bool:
-    """Whether the same is known of all rows."""
+    """Return True if all rows have the same label."""
     return known is not None and known.ndim == 1 and bool((known == known[0]).all())
 
 
@@ -193,7 +191,7 @@ def _are_probabilities(values: np.ndarray) -> bool:
 
 
 def logits(probabilities: np.ndarray) -> np.ndarray:
-    """Probabilities (n, classes) where differences mean the same everywhere: one column for two classes, else one each.
+    """Return the logits of probabilities (n, classes): one column for two classes, else one per class.
 
     >>> logits(np.array([[0.5, 0.5], [0.25, 0.75]])).round(2).tolist()
     [[0.0], [1.1]]
@@ -205,7 +203,7 @@ def logits(probabilities: np.ndarray) -> np.ndarray:
 
 
 def name_of(model: Any) -> str:
-    """What a model is called: its class, of a pipeline that of its last step.
+    """Return the name of a model's class; of a pipeline, that of its last step.
 
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
@@ -218,7 +216,7 @@ def name_of(model: Any) -> str:
 
 
 def can_retrain(model: Any) -> bool:
-    """Whether a fresh copy of the model can be trained; a black box only answers."""
+    """Return True if a fresh copy of the model can be trained; a black box only predicts."""
     if not hasattr(model, "fit"):
         return False
     try:
@@ -229,7 +227,7 @@ def can_retrain(model: Any) -> bool:
 
 
 def needs_training(model: Any) -> bool:
-    """Whether a model can be trained and is not yet."""
+    """Return True if a model can be trained but is not."""
     if not can_retrain(model):
         return False
     try:
@@ -240,7 +238,7 @@ def needs_training(model: Any) -> bool:
 
 
 def predicts_numbers(model: Any) -> bool | None:
-    """Whether a model regresses; None if it does not say."""
+    """Return True for a regressor and False for a classifier; None if the model does not show which."""
     if hasattr(model, "predict_proba") or hasattr(model, "classes_"):
         return False
     if not hasattr(model, "__sklearn_tags__"):
@@ -249,8 +247,8 @@ def predicts_numbers(model: Any) -> bool | None:
 
 
 def guide_from_model(model: Any, seen: Any, *, soft: bool, regression: bool) -> Guide:
-    """What a trained model says of these rows."""
-    said_by = f"What the model, a {type(model).__name__}, says"
+    """Return the output of a trained model for these rows as a guide."""
+    said_by = f"The output of the model, a {type(model).__name__},"
     try:
         if soft and not regression:
             outputs = _soft_outputs(model, seen, said_by)
@@ -264,10 +262,10 @@ def guide_from_model(model: Any, seen: Any, *, soft: bool, regression: bool) -> 
         ) from None
     except ShoalError:
         raise
-    except Exception as error:  # it may be anybody's model, or a service far away
+    except Exception as error:  # any model is allowed, also a remote service
         raise ShoalError(
-            f"The model, a {name_of(model)}, cannot be asked about this table ({reason(error)}): pass one that takes "
-            "its columns as they are."
+            f"The model, a {name_of(model)}, cannot predict this table ({reason(error)}): pass one that takes "
+            "its columns unchanged."
         ) from None
     if regression and values.dtype.kind not in "fiub":
         raise DataError(f"{said_by} is {str(values.flat[0])!r}, but numbers are to be predicted: pass a regressor.")
@@ -298,19 +296,19 @@ def guide_out_of_fold(
     train: Callable[[Any, Any, np.ndarray], Any],
     n_jobs: int | None = None,
 ) -> Guide:
-    """What copies of models say of rows that they were not trained on: soft, and not surer than they will be.
+    """Return the out-of-fold outputs of copies of models: soft, and as uncertain as on new rows.
 
     Parameters
     ----------
     models : sequence of (estimator, ModelInput)
-        What several say is averaged, each on the same scale.
+        Outputs of several are averaged on a common scale.
     y : array (n,)
     regression : bool
     folds, seed : int
     train : function
-        ``train(model, seen, y)`` gives a trained copy.
+        ``train(model, seen, y)`` returns a trained copy.
     n_jobs : int, optional
-        Copies that are trained side by side.
+        Number of copies trained in parallel.
     """
     names, codes = (np.empty(0), y) if regression else np.unique(y, return_inverse=True)
     splits = fold_rows(codes, folds, regression=regression, seed=seed)
@@ -334,7 +332,7 @@ def guide_out_of_fold(
 
 
 def _in_order(answers: Sequence[np.ndarray], splits: Sequence[tuple[Rows, Rows]], n_rows: int) -> np.ndarray:
-    """Answers about the held-out part of each split, row by row."""
+    """Return the outputs for the held-out part of each split, row by row."""
     outputs = np.empty((n_rows, answers[0].shape[1]))
     for (_, held_out), answer in zip(splits, answers, strict=True):
         outputs[held_out] = answer
@@ -342,7 +340,7 @@ def _in_order(answers: Sequence[np.ndarray], splits: Sequence[tuple[Rows, Rows]]
 
 
 def _average(said: Sequence[np.ndarray]) -> np.ndarray:
-    """What models say together, each brought to the same scale; the first one's alone where one cannot be compared."""
+    """Return the mean output of models on a common scale; only the first one's if they cannot be compared."""
     scales = [float(np.sqrt(outputs.var(axis=0).sum())) for outputs in said]
     if len(said) == 1 or min(scales) == 0 or any(outputs.shape != said[0].shape for outputs in said):
         return said[0]
@@ -350,7 +348,7 @@ def _average(said: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarray:
-    """Outputs of a copy that did not see every class: what it never saw it holds for as unlikely as can be."""
+    """Return the outputs of a copy that did not see every class: an unseen class is as unlikely as possible."""
     part = np.column_stack([-part / 2, part / 2]) if part.shape[1] == 1 else part
     spread = np.full((len(part), len(names)), part.min(initial=0.0))
     spread[:, np.searchsorted(names, known)] = part
@@ -358,7 +356,7 @@ def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarra
 
 
 def fold_rows(codes: np.ndarray, folds: int, *, regression: bool, seed: int) -> list[tuple[Rows, Rows]]:
-    """Folds with the classes in proportion, where every class has enough rows for that."""
+    """Return folds with the classes in proportion, if every class has enough rows."""
     stratify = not regression and np.bincount(codes).min() >= folds
     splitter = (StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed)
     return list(splitter.split(np.zeros(len(codes)), codes))

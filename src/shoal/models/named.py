@@ -1,4 +1,4 @@
-"""Models by name, made to take tables of a schema as they are."""
+"""Models by name, which accept tables of a schema."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from shoal.models.estimators import CodedTarget, FrameEncoder, ModelPipeline, nu
 
 Task = Literal["classification", "regression"]
 MOST_CATEGORIES = 255
-"""Columns that a nominal attribute becomes at most; its rarest values share one."""
+"""Most columns for one nominal attribute; its rarest values share one."""
 LARGEST_SURE_FLOAT = 2.0**53
-"""Beyond it a float may stand for several whole numbers."""
+"""The largest range in which a float stands for one whole number."""
 
 
 def model_names() -> list[str]:
-    """Names of the models that :func:`make_model` makes.
+    """Return the names of the models that :func:`make_model` makes.
 
     >>> model_names()[:3]
     ['tree', 'forest', 'boosting']
@@ -38,13 +38,13 @@ def model_names() -> list[str]:
 
 
 def make_model(name: str, schema: Schema, random_state: Any = 0, task: Task | None = None) -> Pipeline:
-    """Make an untrained model that takes tables of this schema as they are.
+    """Make an untrained model that accepts tables of this schema.
 
-    Nominal attributes become one column a value (values that come later are ignored), numbers and dates have missing
-    values replaced by the median, ordinal ones are numbered in their order. Models that need it have all of them
-    standardised; ``boosting`` takes nominal and missing values as they are. ``mlp`` stops training when rows that it
-    holds out are predicted no better, which is more accurate and many times faster than to train to the end.
-    Identifiers and the target are never seen.
+    Nominal attributes become one column per value (later values are ignored), missing numbers and dates are replaced by
+    the median, ordinal values are numbered in their order. All of them are standardised for models that need it;
+    ``boosting`` accepts nominal and missing values directly. ``mlp`` stops training when its held-out rows are
+    predicted no better, which is more accurate and many times faster than training to the end. Identifiers and the
+    target are never used.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def make_model(name: str, schema: Schema, random_state: Any = 0, task: Task | No
     schema : Schema
     random_state : int, RandomState or None
     task : {"classification", "regression"}, optional
-        By default what the target's kind asks for: numbers are regressed, all else is classified.
+        By default by the kind of the target: numbers are regressed, anything else is classified.
 
     Returns
     -------
@@ -81,12 +81,12 @@ def make_model(name: str, schema: Schema, random_state: Any = 0, task: Task | No
 def around(estimator: Any, schema: Schema, *, names: Sequence[str] | None = None, scaled: bool = True) -> Pipeline:
     """Put the preparation of :func:`make_model` before any scikit-learn estimator.
 
-    One that can tell by itself which columns are categories (it has a parameter ``categorical_features``) gets each
-    nominal attribute as one column of codes. It sees the attributes of these ``names``, by default all features.
+    An estimator that handles categories itself (it has a parameter ``categorical_features``) gets each nominal
+    attribute as one column of codes. ``names`` are the attributes that it uses, by default all features.
     """
     attributes = [schema[name] for name in (features(schema) if names is None else names)]
     if not attributes:
-        raise SchemaError("The schema has nothing for a model to see: give an attribute the role 'quasi' or 'other'.")
+        raise SchemaError("The schema has no feature for a model: give an attribute the role 'quasi' or 'other'.")
     nominal = [j for j, attribute in enumerate(attributes) if attribute.kind == "nominal"]
     numbers = [j for j, attribute in enumerate(attributes) if attribute.kind != "nominal"]
     if hasattr(estimator, "categorical_features"):
@@ -104,7 +104,7 @@ def around(estimator: Any, schema: Schema, *, names: Sequence[str] | None = None
 
 
 def features(schema: Schema) -> list[str]:
-    """Names of the attributes that a model sees: all but identifiers and targets.
+    """Return the names of the attributes that a model uses: all but identifiers and targets.
 
     >>> features(Schema([Attribute("id", "identifier"), Attribute("age"), Attribute("income", "target")]))
     ['age']
@@ -113,7 +113,7 @@ def features(schema: Schema) -> list[str]:
 
 
 def target_of(schema: Schema) -> Attribute:
-    """The one attribute that a model predicts."""
+    """Return the one attribute that a model predicts."""
     require_schema(schema)
     if not schema.target:
         raise SchemaError("The schema has no target: give the role 'target' to the attribute that is predicted.")
@@ -124,19 +124,19 @@ def target_of(schema: Schema) -> Attribute:
 
 
 def task_of(schema: Schema) -> Task:
-    """What the target asks for: numbers are regressed, all else is classified."""
+    """Return the task of the target: numbers are regressed, anything else is classified."""
     return "regression" if target_of(schema).kind == "numeric" else "classification"
 
 
 def read_target(frame: Any, schema: Schema) -> np.ndarray:
-    """The target of each row: numbers to regress, or classes, which a model gives back as they are in the table.
+    """Return the target of each row: numbers to regress, or classes, which a model predicts as they are in the table.
 
     Classes that are whole numbers are int64, however the library stores them, and Booleans are bool; all others are
-    texts, also numbers that are not whole, which scikit-learn takes for no classes.
+    texts, also numbers that are not whole, which scikit-learn does not accept as classes.
     """
     target, opened = target_of(schema), frames.open_frame(frame)
     if target.name not in opened.columns:
-        raise DataError(f"The target {target.name!r} is not a column of the table: add it, or mend the schema.")
+        raise DataError(f"The target {target.name!r} is not a column of the table: add it, or fix the schema.")
     factor = frames.factorize(opened[target.name])
     missing = factor.codes < 0
     if missing.any():
@@ -159,14 +159,14 @@ def _classes(factor: Factor) -> np.ndarray:
 
 
 def _are_whole(values: np.ndarray) -> bool:
-    """Whether numbers are the same as int64."""
+    """Return True if numbers equal int64 numbers."""
     if values.dtype.kind in "iu":
         return int(values.max(initial=0)) <= np.iinfo(np.int64).max
     return bool((np.abs(values) <= LARGEST_SURE_FLOAT).all() and (values == np.rint(values)).all())
 
 
 class _Model(NamedTuple):
-    """Where a model is found, and how it is made."""
+    """The module and the parameters of a model."""
 
     module: str
     classifier: str
@@ -176,7 +176,7 @@ class _Model(NamedTuple):
     options: Mapping[str, Any] = {}
 
     def make(self, name: str, task: Task, random_state: Any) -> Any:
-        """The bare estimator."""
+        """Return the bare estimator."""
         class_name = self.classifier if task == "classification" else self.regressor
         if class_name is None:
             others = ", ".join(other for other, model in _MODELS.items() if model.regressor)
@@ -185,7 +185,7 @@ class _Model(NamedTuple):
             )
         try:
             cls = getattr(importlib.import_module(self.module), class_name)
-        except (ImportError, OSError) as error:  # a library that misses a part of the system fails with the second
+        except (ImportError, OSError) as error:  # OSError if the library lacks a system library
             raise ShoalError(
                 f"The model {name!r} needs the package {self.module!r}, which cannot be used ({reason(error)}): "
                 "pip install 'shoal[boosting]'."
@@ -195,7 +195,7 @@ class _Model(NamedTuple):
         return CodedTarget(estimator) if class_name == "XGBClassifier" else estimator
 
 
-# One thread each: whoever trains several models runs them side by side, and sums do not depend on the threads.
+# One thread each: several models are trained in parallel, and sums must not depend on the number of threads.
 _MODELS = {
     "tree": _Model("sklearn.tree", "DecisionTreeClassifier", "DecisionTreeRegressor"),
     "forest": _Model("sklearn.ensemble", "RandomForestClassifier", "RandomForestRegressor"),

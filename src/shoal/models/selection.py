@@ -1,4 +1,4 @@
-"""Which of the features that were selected for a model are quasi-identifiers."""
+"""The quasi-identifiers among the features that were selected for a model."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from shoal.models.named import features
 
 
 class SelectedFeature(NamedTuple):
-    """A feature that was selected, and what it is to privacy."""
+    """A selected feature and its role."""
 
     name: str
     role: str
 
 
 class Selection(NamedTuple):
-    """The features that were selected, in the order of their selection."""
+    """The selected features, in the order of their selection."""
 
     features: tuple[SelectedFeature, ...]
 
     def of(self, role: str) -> list[str]:
-        """Names of the selected features that have a role."""
+        """Return the names of the selected features with a role."""
         return [feature.name for feature in self.features if feature.role == role]
 
     @property
     def summary(self) -> str:
-        """How many are quasi-identifiers, in one sentence."""
+        """One sentence with the number of quasi-identifiers."""
         quasi, sensitive = self.of("quasi"), self.of("sensitive")
         nouns = "is a quasi-identifier" if len(quasi) == 1 else "are quasi-identifiers"
         sentence = f"{len(quasi)} of {len(self.features)} selected features {nouns}"
@@ -40,14 +40,14 @@ class Selection(NamedTuple):
 
 
 def explain_selection(selected: Any, schema: Schema) -> Selection:
-    """Say which of the features that were selected for a model are quasi-identifiers.
+    """Find the quasi-identifiers among the features that were selected for a model.
 
     Parameters
     ----------
     selected : fitted selector, model or pipeline, or names
         Anything with ``get_support``, or with ``feature_importances_``, of which those above 0 count. Of a pipeline the
-        last selector, or else its model. A feature that was made of an attribute, such as one column a value, is that
-        attribute. What was fitted on an array had the columns that models see, in the order of the schema.
+        last selector, or else its model. A feature derived from an attribute, such as one column per value, counts as
+        that attribute. The columns of an array are those that models use, in the order of the schema.
     schema : Schema
 
     Examples
@@ -79,19 +79,19 @@ def _selected_names(selected: Any, schema: Schema) -> list[str]:
         names = selected[:last].get_feature_names_out() if last else getattr(step, "feature_names_in_", None)
     except (AttributeError, NotFittedError) as error:
         raise ShoalError(
-            f"What a {type(step).__name__} selected cannot be told ({reason(error)}): pass a fitted selector, or names."
+            f"The selection of a {type(step).__name__} cannot be read ({reason(error)}): pass a fitted one, or names."
         ) from None
     names = features(schema) if names is None else names
     if len(names) != len(chosen):
         raise ShoalError(
-            f"The {type(step).__name__} chose among {len(chosen)} columns, but models of this schema see {len(names)}: "
+            f"The {type(step).__name__} chose among {len(chosen)} columns, but models of this schema use {len(names)}: "
             "fit it on a table, or pass names."
         )
     return [str(name) for name, one in zip(names, chosen, strict=True) if one]
 
 
 def _attribute_of(name: str, schema: Schema) -> Attribute:
-    """The attribute that a feature is or was made of: ``nominal__sex_1`` is of ``sex``; of several the longest name."""
+    """Return the attribute of a feature: ``nominal__sex_1`` is of ``sex``; of several names the longest counts."""
     if name in schema:
         return schema[name]
     parts = name.split("__")
@@ -100,4 +100,4 @@ def _attribute_of(name: str, schema: Schema) -> Attribute:
         fitting = [a for a in schema if made == a.name or made.startswith(f"{a.name}_")]
         if fitting:
             return max(fitting, key=lambda attribute: len(attribute.name))
-    raise SchemaError(f"The selected feature {name!r} is no attribute of the schema: pass a table's own names.")
+    raise SchemaError(f"The selected feature {name!r} is not an attribute of the schema: pass names of its columns.")

@@ -1,4 +1,4 @@
-"""Drawings. Only here is matplotlib imported, and only when something is drawn."""
+"""Draw plots. Only this module imports matplotlib, and only when it draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from shoal.errors import DataError, ShoalError
 
 FORMATS = ("png", "svg", "pdf")
-# Okabe and Ito's colours, which colour-blind people tell apart; marks and dashes help where there is no colour at all.
+# Okabe and Ito's colours, which colour-blind people can distinguish; marks and dashes help without any colour.
 LINES = [
     ("#0072B2", "o", "-"),
     ("#D55E00", "s", "--"),
@@ -34,12 +34,12 @@ STYLE: dict[Any, Any] = {
     "xtick.color": SOFT,
     "ytick.color": SOFT,
     "svg.fonttype": "none",
-    "svg.hashsalt": "shoal",  # the same drawing is the same file
+    "svg.hashsalt": "shoal",  # equal drawings give equal files
 }
 
 
 def require_matplotlib() -> None:
-    """Say what is missing before any work is done."""
+    """Refuse to plot without matplotlib, before any work is done."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -49,7 +49,7 @@ def require_matplotlib() -> None:
 
 
 def kind_of(path: str | Path) -> str:
-    """The format that the ending of a file asks for."""
+    """Return the format of a plot by the ending of its file."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise DataError(f"{str(path)!r} ends in {Path(path).suffix!r}: a plot is a .png, .svg or .pdf file.")
@@ -57,7 +57,7 @@ def kind_of(path: str | Path) -> str:
 
 
 def draw_curves(found: Mapping[str, Any], kind: str) -> bytes:
-    """Hits against false alarms of attacks, on logarithmic axes: few that are found for certain matter most."""
+    """Draw the ROC curves of attacks on logarithmic axes: the few members that are found for certain matter most."""
     require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ def draw_curves(found: Mapping[str, Any], kind: str) -> bytes:
         panel.plot([lowest, 1], [lowest, 1], color=SOFT, linestyle=":", linewidth=1.2, label="chance")
         for i, (label, one) in enumerate(found.items()):
             color, _, dashes = LINES[i % len(LINES)]
-            named = label if one.auc is None else f"{label} (area {one.auc.value:.3f})"
+            named = label if one.auc is None else f"{label} (AUC {one.auc.value:.3f})"
             shown = np.maximum(one.curve.false_alarms, lowest), np.maximum(one.curve.hits, lowest)
             panel.plot(*shown, color=color, linestyle=dashes, linewidth=1.6, label=named)
         for axis, scale, limits in (
@@ -82,8 +82,8 @@ def draw_curves(found: Mapping[str, Any], kind: str) -> bytes:
             axis.set_major_locator(FixedLocator(decades))
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate * 100:.3g} %"))
-        panel.set_xlabel("false alarms: others taken for members")
-        panel.set_ylabel("members found")
+        panel.set_xlabel("false positive rate")
+        panel.set_ylabel("true positive rate")
         panel.grid(color="#e3e0d8", linewidth=0.7)
         panel.legend(loc="lower right", frameon=False)
         return _written(figure, kind)
@@ -96,7 +96,7 @@ def _written(figure: Any, kind: str) -> bytes:
 
 
 def draw(summary: Sequence[Any], score: str, kind: str) -> bytes:
-    """The score against k with its intervals, a panel a model and a line a method, and what the values lose by it."""
+    """Draw the score against k with its intervals, one panel per model, and the loss of the values."""
     require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
@@ -135,7 +135,7 @@ def _draw_model(panel: Any, summary: Sequence[Any], methods: Sequence[str], scor
         ks = [one.k for one in found]
         color = _draw_line(panel, i, method, ks, [one.score.mean for one in found])
         low, high = [one.score.low for one in found], [one.score.high for one in found]
-        # Bands of many methods lie on top of each other, and should not hide the lines.
+        # Bands of many methods overlap, and should not hide the lines.
         panel.fill_between(ks, low, high, color=color, alpha=0.16 if len(methods) <= 3 else 0.06, linewidth=0)
     baseline = "most frequent class" if score == "accuracy" else "mean"
     panel.axhline(summary[0].baseline, color=SOFT, linewidth=1.2, linestyle=":", label=f"always the {baseline}")
@@ -145,7 +145,7 @@ def _draw_model(panel: Any, summary: Sequence[Any], methods: Sequence[str], scor
 
 
 def _draw_losses(panel: Any, summary: Sequence[Any], methods: Sequence[str]) -> None:
-    """What people would lose who read the values; a method that is guided by a model is shown as the mean of all."""
+    """Draw the information loss of the values; a method that is guided by models is shown as their mean."""
     for i, method in enumerate(methods):
         found: dict[int, list[float]] = {}
         for one in summary:
@@ -153,7 +153,7 @@ def _draw_losses(panel: Any, summary: Sequence[Any], methods: Sequence[str]) -> 
                 found.setdefault(one.k, []).append(one.ncp)
         ks = sorted(found)
         _draw_line(panel, i, method, ks, [sum(found[k]) / len(found[k]) for k in ks])
-    panel.set_title("what the values lose", loc="left", fontweight="bold")
+    panel.set_title("information loss of the values", loc="left", fontweight="bold")
     panel.set_ylabel("NCP of the groups")
     panel.set_ylim(bottom=0)
     _lay_out(panel, summary)
@@ -169,7 +169,7 @@ def _lay_out(panel: Any, summary: Sequence[Any]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
     panel.set_xscale("log")
-    panel.set_xlabel("k, rows that are alike at least")
+    panel.set_xlabel("k, the minimum group size")
     panel.xaxis.set_major_locator(FixedLocator(sorted({one.k for one in summary})))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:,.0f}"))
     panel.xaxis.set_minor_locator(NullLocator())

@@ -1,4 +1,4 @@
-"""The evidence for a release, for people and for machines: one offline HTML file, and the same numbers as JSON."""
+"""The evidence for a release as one self-contained HTML file, and as JSON."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from shoal.privacy.models import show_level
 from shoal.privacy.risk import Risk, SizeCounts
 
 MOST_SIZES = 8
-"""Bars in the distribution of group sizes."""
+"""Most bars in the distribution of group sizes."""
 MOST_GROUPS = 6
-"""Groups in the sample."""
+"""Most groups in the sample."""
 MOST_COLUMNS = 12
-"""Attributes of a group in the sample."""
+"""Most attributes of a group in the sample."""
 LIBRARIES = ("numpy", "numba", "scikit-learn", "polars", "narwhals")
 
 
 class ReportedRelease(Protocol):
-    """What a report needs to know of a release."""
+    """The parts of a release that a report needs."""
 
     @property
     def frame(self) -> Any:
@@ -81,7 +81,7 @@ def report(
     released_file: str | Path | None = None,
     title: str = "Release report",
 ) -> None:
-    """Write an HTML report of a release: one file that needs nothing from elsewhere, there in full or not at all.
+    """Write an HTML report of a release: one self-contained file, in full or not at all.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def report(
 
 
 def to_json(release: ReportedRelease, *, raw_risk: Risk | None = None, released_file: str | Path | None = None) -> str:
-    """The numbers of the report as JSON; a level without bound is the text ``"inf"``, an undefined one null.
+    """Return the numbers of the report as JSON; an unbounded level is the text ``"inf"``, an undefined one null.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def to_json(release: ReportedRelease, *, raw_risk: Risk | None = None, released_
 def facts(
     release: ReportedRelease, *, raw_risk: Risk | None = None, released_file: str | Path | None = None
 ) -> dict[str, Any]:
-    """Everything the report says, as plain values by name."""
+    """Return the contents of the report as plain values by name."""
     checked, schema = release.checked, release.schema
     return {
         "promise": promise(checked.level("k"), [attribute.name for attribute in schema.quasi]),
@@ -191,7 +191,7 @@ _UNBOUNDED = {
 
 
 def dump_json(content: Any) -> str:
-    """Valid JSON of plain values and numpy's numbers: infinity as text, NaN as null."""
+    """Return plain values and numpy's numbers as valid JSON: infinity as text, NaN as null."""
     return json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
 
 
@@ -208,7 +208,7 @@ def _plain(value: Any) -> Any:
 
 
 def render(content: Mapping[str, Any], title: str, template: str = "report.html.j2") -> str:
-    """The report as HTML; other pages have templates of their own."""
+    """Render the report as HTML, or another page by its ``template``."""
     import jinja2
 
     templates = jinja2.Environment(
@@ -224,14 +224,14 @@ def render(content: Mapping[str, Any], title: str, template: str = "report.html.
 
 
 def show_share(share: float) -> str:
-    """A share as people read it: a decimal only where it says something."""
+    """Format a share for people, with a decimal only if it is not 0."""
     if 0 < share < 0.001:
         return "< 0.1 %"
     return f"{share * 100:.1f} %".replace(".0 %", " %")
 
 
 def show_asked(measured: Mapping[str, Any]) -> str:
-    """The level asked for, with the direction it bounds."""
+    """Format the required level with the direction of its bound."""
     asked = measured["asked"]
     if asked is None:
         return ""
@@ -243,14 +243,14 @@ def show_asked(measured: Mapping[str, Any]) -> str:
 
 
 def listed(names: Iterable[str], most: int = MOST_COLUMNS) -> str:
-    """Names as a list that stays readable however many there are."""
+    """Join names to a list that is readable however many there are."""
     names = list(names)
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def _size_bins(sizes: SizeCounts) -> list[dict[str, Any]]:
-    """How many groups and rows have which size: bins that double, the last one open."""
+    """Count groups and rows by size, in bins that double; the last one is open."""
     bins: list[dict[str, Any]] = []
     if len(sizes.rows) == 0:
         return bins
@@ -265,7 +265,7 @@ def _size_bins(sizes: SizeCounts) -> list[dict[str, Any]]:
 
 
 def _sample_groups(release: ReportedRelease) -> list[dict[str, Any]]:
-    """A few groups from the smallest to the largest, as they were released; no other column is shown."""
+    """Return a few released groups from the smallest to the largest, with their quasi-identifiers only."""
     names = [attribute.name for attribute in release.schema.quasi]
     if not len(release.labels):
         return []
@@ -274,7 +274,7 @@ def _sample_groups(release: ReportedRelease) -> list[dict[str, Any]]:
     shown = frames.open_frame(release.frame)[order[starts[:-1]][sizes > 0].astype(np.intp)].select(names)
     size = "rows of " + " ".join(names)
     shown = shown.with_columns(frames.new_series(size, sizes[sizes > 0].tolist(), shown))
-    # Groups of the partition that are released alike are one group to whoever reads the table.
+    # Groups of the partition with equal released values are one group in the table.
     ranked = shown.group_by(names).agg(nw.col(size).sum()).sort([size, *names])
     picked = np.unique(np.linspace(0, len(ranked) - 1, min(MOST_GROUPS, len(ranked))).astype(np.intp))
     return [
@@ -290,7 +290,7 @@ def _text(value: Any) -> str:
 
 
 def _fingerprint(path: Path) -> dict[str, Any] | None:
-    """What a file can be known by, or all files of a folder in the order of their names; None if it is elsewhere."""
+    """Return the SHA-256 of a file, or of all files of a folder sorted by name; None if the path does not exist."""
     if not path.exists():
         return None
     parts = [path] if path.is_file() else sorted(one for one in path.iterdir() if not one.name.startswith((".", "_")))
@@ -303,6 +303,6 @@ def _fingerprint(path: Path) -> dict[str, Any] | None:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of Shoal, Python and the libraries that a result may depend on."""
+    """Return the versions of Shoal, Python and the libraries that a result may depend on."""
     found = {"shoal": shoal.__version__, "python": platform.python_version()}
     return found | {name: metadata.version(name) for name in LIBRARIES}

@@ -1,4 +1,4 @@
-"""How results show themselves."""
+"""The display of results in consoles and notebooks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 
 
 class FactSheet(ABC):
-    """Something that says what is most worth knowing of it in a few facts."""
+    """A result that displays its most important facts."""
 
     @abstractmethod
     def summary(self) -> list[tuple[str, str]]:
-        """The facts, each a name and a text."""
+        """Return the facts, each a name and a text."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}\n" + "\n".join(f"  {name}: {text}" for name, text in self.summary())

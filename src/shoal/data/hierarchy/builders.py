@@ -1,4 +1,4 @@
-"""Hierarchies made from the values themselves.
+"""Build hierarchies from values.
 
 Each function returns a table with one row per value: the value, its group at each level, the root. Values are sorted,
 so that the order of the rows in a data set does not change its hierarchy. Missing values are left out: they have no
@@ -27,7 +27,7 @@ MOST_INTEGERS = 1_000_000
 
 
 def several(option: Any) -> Any:
-    """A single number or text as a list of one; lists and None as they are."""
+    """Return a single number or text as a list of one; lists and None unchanged."""
     return [option] if isinstance(option, (int, float, str)) else option
 
 
@@ -239,7 +239,7 @@ def _check_nested(levels: list[list[float]], name: str) -> None:
 def _all_integers(low: Number, high: Number, whole: bool, name: str) -> dict[str, Number]:
     if not whole:
         raise HierarchyError(
-            f"{called(name)} has bounds or edges that are no whole numbers, so its values are not known: give values=."
+            f"{called(name)} has bounds or edges that are not whole numbers, so its values are not known: give values=."
         )
     if high - low >= MOST_INTEGERS:
         raise HierarchyError(
@@ -259,7 +259,7 @@ def _numbers(values: Iterable[object], name: str) -> dict[str, Number]:
             numbers[text] = math.nan
         if not math.isfinite(numbers[text]):
             raise HierarchyError(
-                f"{called(name)} has the value {text!r}, which is no finite number: correct or drop it."
+                f"{called(name)} has the value {text!r}, which is not a finite number: correct or drop it."
             )
         if seen.setdefault(numbers[text], text) != text:
             raise HierarchyError(
@@ -277,7 +277,7 @@ def _date(value: object, name: str) -> date:
         return datetime.fromisoformat(str(value)).date()
     except ValueError:
         raise HierarchyError(
-            f"{called(name)} has the value {str(value)!r}, which is no ISO date such as '2024-03-01': convert it first."
+            f"{called(name)} has the value {str(value)!r}, not an ISO date such as '2024-03-01': convert it first."
         ) from None
 
 
@@ -300,7 +300,7 @@ def _distinct(values: Iterable[object], name: str) -> dict[str, object]:
 
 
 def _is_missing(value: object) -> bool:
-    """Tell None, NaN, NaT and NA without importing the libraries they come from."""
+    """Return True for None, NaN, NaT and NA, without importing the libraries they come from."""
     try:
         return value is None or bool(value != value)
     except TypeError:  # pandas' NA has no truth value

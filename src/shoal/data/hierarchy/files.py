@@ -1,4 +1,4 @@
-"""Hierarchies as files: reading with errors that name the file and the way out, writing whole files or nothing."""
+"""Read hierarchies from files, with errors that name the file and the way out, and write whole files or nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_entries(source: PathLike | Mapping[str, Any]) -> tuple[str, Mapping[str
     entries = content.get("entries") if isinstance(content, Mapping) else None
     if not isinstance(entries, Mapping):
         raise HierarchyError(
-            f"{origin} is no hierarchy: it needs an object 'entries' that gives each key a name, a 'gen' and a level."
+            f"{origin} is not a hierarchy: give an object 'entries' with a name, a 'gen' and a level for each key."
         )
     return str(content.get("name", "")), entries
 
@@ -35,7 +35,7 @@ def read_rows(path: PathLike, delimiter: str) -> list[list[str]]:
         return [row for row in reader if row]
     except csv.Error as error:
         raise HierarchyError(
-            f"{os.fspath(path)!r} is no table, {error} in line {reader.line_num}: "
+            f"{os.fspath(path)!r} is not a table, {error} in line {reader.line_num}: "
             f"save it as plain text with the delimiter {delimiter!r}."
         ) from None
 
@@ -48,7 +48,7 @@ def write_entries(path: PathLike, name: str, entries: Mapping[str, Any]) -> None
 def write_rows(path: PathLike, rows: Iterable[Sequence[str]], delimiter: str) -> None:
     """Write a table without header."""
     text = StringIO(newline="")
-    # With "\n" alone the writer leaves a carriage return inside a label unquoted, and readers take it for a row's end.
+    # With "\n" alone a carriage return inside a label stays unquoted, and readers take it for the end of a row.
     csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
     _write_text(path, text.getvalue())
 

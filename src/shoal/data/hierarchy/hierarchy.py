@@ -1,4 +1,4 @@
-"""Generalization hierarchies: which values may be released as which broader ones.
+"""Generalization hierarchies: the broader values as which each value may be released.
 
 A hierarchy is a tree over the values of an attribute. It is kept as an integer table *value x level*, because
 everything that partitions and recodes needs only that: the node that stands for a value at a level.
@@ -43,11 +43,11 @@ class Hierarchy:
     Attributes
     ----------
     name : str
-        What messages call it; equality ignores it.
+        The name in messages; equality ignores it.
     values : tuple of str
         The values; a value's position is its leaf id.
     labels : tuple of str
-        What a released table shows for each node. A label stands for one set of values only.
+        The released text of each node. A label stands for one set of values only.
     table : int32 array (values, height + 1)
         ``table[v, l]`` is the node that stands for value ``v`` at level ``l``.
     parent, level : int32 array (nodes,)
@@ -133,7 +133,7 @@ class Hierarchy:
         return node
 
     def label_of(self, node: int) -> str:
-        """Return what a released table shows for a node."""
+        """Return the released text of a node."""
         return self.labels[node]
 
     def leaves(self, node: int) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ class Hierarchy:
         return int(path[np.argmax(self.last[path] >= max(ids))])
 
     def loss(self, node: int) -> float:
-        """Return the share of the other values that a node cannot be told from: 0 for a value, 1 for the root."""
+        """Return the share of the other values that a node includes: 0 for a value, 1 for the root."""
         others = self.n_leaves - 1
         return float(self.last[node] - self.first[node]) / others if others else 0.0
 
@@ -238,8 +238,8 @@ class Hierarchy:
     def from_rows(cls, rows: Iterable[Sequence[object]], name: str = "") -> Hierarchy:
         """Read a table with one row per value and one column per level: the value first, the root last.
 
-        Nodes are told apart by level and label. A row may repeat its value at the next levels (``abroad, abroad, *``):
-        it is then a value less deep than the others, not a group of its own.
+        Level and label identify a node. A row may repeat its value at the next levels (``abroad, abroad, *``):
+        it is then a value less deep than the others, not a group.
 
         Examples
         --------
@@ -266,7 +266,7 @@ class Hierarchy:
     def from_json(cls, source: PathLike | Mapping[str, Any], name: str | None = None) -> Hierarchy:
         """Read SaNGreeA's format, ``{"name": …, "entries": {key: {"name", "gen" (the parent's key), "level"}}}``.
 
-        A leaf's key is its value in the data, and its ``name`` its label. The root is its own parent. Where a name also
+        A leaf's key is its value in the data, and its ``name`` its label. The root is its own parent. If a name also
         belongs to another set of values, the node's key is its label, so that no released label is ambiguous.
 
         Examples
@@ -324,7 +324,7 @@ class Hierarchy:
         mask: str = "*",
         name: str = "",
     ) -> Hierarchy:
-        """Redact codes such as ZIP codes from one side, one character a level, or to the lengths in ``keep``.
+        """Redact codes such as ZIP codes from one side, one character per level, or to the lengths in ``keep``.
 
         Labels are as long as the longest value; a shorter value joins the first group that shows no more than it has.
 
@@ -355,7 +355,7 @@ class Hierarchy:
 
     @classmethod
     def from_order(cls, values: Iterable[object], fanout: int = 2, name: str = "") -> Hierarchy:
-        """Group neighbours of an ordered list: ``fanout`` values a group, then ``fanout`` groups a group, and so on.
+        """Group neighbours of an ordered list: ``fanout`` values per group, then ``fanout`` groups, and so on.
 
         Examples
         --------

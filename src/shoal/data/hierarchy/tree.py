@@ -1,4 +1,4 @@
-"""From parent links to the arrays of a hierarchy, with every check that makes them trustworthy.
+"""Convert parent links to the arrays of a hierarchy, with every check that they need.
 
 A source (JSON entries, rows of a table, a nested dict) is first written down as :class:`ParentLinks`, one item per
 node; :func:`arrange` checks the links and numbers the nodes.
@@ -240,7 +240,7 @@ def _tell_apart(
             sets = " and ".join(f"({quoted(keys[lo : hi + 1])})" for lo, hi in (runs[other], runs[node]))
             raise HierarchyError(
                 f"{called(name)} uses the label {label!r} for different sets of values, {sets}, which a released table "
-                "could not tell apart: rename one of them."
+                "could not distinguish: rename one of them."
             )
     return tuple(told)
 
@@ -248,7 +248,7 @@ def _tell_apart(
 def links_from_rows(rows: Iterable[Sequence[object]], name: str) -> ParentLinks:
     """Write down a table with one row per value and one column per level, the value first and the root last.
 
-    Inner nodes are told apart by level and label.
+    Level and label identify an inner node.
     """
     links = ParentLinks([], [], [])
     seen: dict[tuple[int, str], int] = {}
@@ -315,7 +315,7 @@ def links_from_entries(entries: Mapping[str, Any], name: str) -> ParentLinks:
             parent = key
         if not isinstance(parent, str) or parent not in position:
             raise HierarchyError(
-                f"{called(name)} has the entry {key!r} under {parent!r}, which is no entry: "
+                f"{called(name)} has the entry {key!r} under {parent!r}, which is not an entry: "
                 f"add {parent!r}, or correct the 'gen' of {key!r}."
             )
         level = entry.get("level")
@@ -368,7 +368,7 @@ def _items(below: Any, label: str, name: str) -> list[tuple[str, Any]]:
 
 
 def called(name: str) -> str:
-    """Return how a message speaks of the hierarchy."""
+    """Return the name of the hierarchy in messages."""
     return f"hierarchy {name!r}" if name else "the hierarchy"
 
 
