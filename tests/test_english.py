@@ -15,7 +15,7 @@ PACKAGES = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py
 
 IDIOMS = {
     r"\bmend(s|ed|ing)?\b": "fix",
-    r"\b(is|are) (?-i:none)\b(?! of)": "say what is missing or not allowed",
+    r"(?<!there )\b(is|are) (?-i:none)\b(?! of)": "say what is missing or not allowed",
     r"\bwho (guesses|learns|knows)\b": "an adversary, guessing without access",
     r"\bone (a|for each) core\b": "all cores",
     r"\bone (line|row|value|number|file) an? \w+": "one ... per ...",
@@ -28,6 +28,10 @@ IDIOMS = {
     r"\bten thousand million\b": "ten billion",
     r"\bfound at 1 %": "TPR at 1 % FPR",
     r"\bthe other way (a)?round\b": "say which",
+    r"\bone behind the other\b": "concatenated",
+    r"\bof several,? (it is )?the\b": "ties go to ..., ... if tied",
+    r"\bkeeps? (a|the|every|all|no|any|its) (rule|constraint|bound)s?\b": "satisfy",
+    r"(?<!there )\b(is|are) no (whole |plain |finite )?(number|quasi|feature|column|row|table|file)": "is not a ...",
 }
 QUESTION_WORDS = ("What ", "Who ", "Whether ")
 
@@ -78,6 +82,9 @@ def test_texts_use_no_idioms(package):
         ('"the labels are none"', 1),
         ('"mend it"', 1),
         ('"none of these is allowed"', 0),
+        ('"-1 if there is none; ``guard`` is None if only the size matters"', 0),
+        ('"there is no column of that name: no number is missing"', 0),
+        ('"which is no quasi-identifier"', 1),
     ],
 )
 def test_idioms_are_found(tmp_path, text, n_faults):

@@ -1,4 +1,4 @@
-"""What is imported when, what is compiled when, and what works without the extras."""
+"""Times of imports and of compilation, and operation without the extras."""
 
 import os
 import subprocess
@@ -91,14 +91,14 @@ def test_kernels_work_where_nothing_can_be_cached(monkeypatch):
 
 
 def test_a_kernel_is_compiled_anew_when_any_kernel_has_changed():
-    """Its parts may have: numba looks only at the file of the kernel itself."""
+    """Its inner functions may have changed: numba checks only the file of the kernel itself."""
     stamp = "from shoal._kernels import groups; print(groups.look_up._cache._cache_file._source_stamp)"
     others = f"from shoal._kernels import _jit; _jit._stamp_sources = lambda: 'others'; {stamp}"
     assert run(stamp) == run(stamp) != run(others)
 
 
 def make_kernel():
-    """A kernel of two parts, of which one can fail."""
+    """Return a kernel of two parts, of which one can fail."""
 
     @_jit.inner
     def share(x, n):
@@ -130,7 +130,7 @@ def test_parts_of_kernels_fail_like_the_whole(monkeypatch, compiler):
         kernel(4.0, -1)
 
 
-def test_parts_are_compiled_by_numba_if_its_version_was_not_tried(monkeypatch):
+def test_parts_are_compiled_by_numba_if_its_version_was_not_tested(monkeypatch):
     assert _parts.make_part_compiler() is not None
     for version in ("0.60.0", "0.99.0rc1", "1.0", "unknown"):
         monkeypatch.setattr(numba, "__version__", version)
@@ -147,7 +147,7 @@ def test_rehearsals_release_rows(part, constraints):
 
 @pytest.fixture
 def started(monkeypatch):
-    """Commands of the processes that were started to compile ahead; each ends at once, as if it had failed."""
+    """Record the commands that were started to compile ahead; each ends at once, as if it had failed."""
     commands = []
 
     def start(command, **options):

@@ -7,7 +7,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Where each public name lives; it is imported when it is first used, so that `import shoal` stays instant.
+# The module of each public name; it is imported when it is first used, so that `import shoal` stays instant.
 _HOMES = {
     "Attribute": "data.schema",
     "Schema": "data.schema",

@@ -1,4 +1,4 @@
-"""What can go wrong, in one sentence each: the culprit, the value, the way out."""
+"""Exceptions and warnings, with messages of one sentence each: the culprit, the value, the way out."""
 
 import signal
 import threading
@@ -7,23 +7,23 @@ from contextlib import contextmanager
 
 
 class ShoalError(ValueError):
-    """Bad input. The message is one sentence that names the culprit, the value and the way out."""
+    """Invalid input. The message is one sentence that names the culprit, the value and the way out."""
 
 
 class SchemaError(ShoalError):
-    """The schema is wrong in itself, or does not fit the frame."""
+    """The schema is invalid, or does not fit the frame."""
 
 
 class HierarchyError(ShoalError):
-    """A hierarchy is wrong in itself, or does not cover a value of its attribute."""
+    """A hierarchy is invalid, or does not cover a value of its attribute."""
 
 
 class DataError(ShoalError):
-    """The frame or file holds something that cannot be used as it is."""
+    """The frame or file contains something that cannot be used as it is."""
 
 
 class GuaranteeError(ShoalError):
-    """A constraint cannot be reached, or does not hold on what would be released."""
+    """A constraint cannot be satisfied, or does not hold for the data to be released."""
 
 
 class GuaranteeWarning(UserWarning):
@@ -31,16 +31,16 @@ class GuaranteeWarning(UserWarning):
 
 
 def reason(error: Exception) -> str:
-    """Why something failed, short enough to stand in a sentence."""
+    """Return the reason for a failure, short enough to be part of a sentence."""
     return (str(error).strip().split("\n", 1)[0] or type(error).__name__).rstrip(".")
 
 
 @contextmanager
 def surviving_broken_pipes() -> Iterator[None]:
-    """Let whoever does not read on be an error where it happens, and not the end of this process.
+    """Turn a broken pipe into an error where it occurs, instead of the end of this process.
 
-    The command line ends silently if nobody reads what it prints; what talks to others, such as browsers or Java, must
-    outlive them.
+    The command line ends silently if its output is closed; code that talks to other processes, such as browsers or
+    Java, must outlive them.
     """
     if not hasattr(signal, "SIGPIPE") or threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Ranges that hold a number with a confidence of 95 %."""
+"""Confidence intervals of 95 %."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 Z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
-"""Standard errors that an interval reaches to either side; asked of scipy each time, it took 60 µs."""
+"""Standard errors on either side of an interval; computed by scipy each time, it took 60 µs."""
 RESAMPLES = 1000
-"""Draws of the bootstrap, for numbers that have no simpler interval."""
+"""Number of bootstrap resamples, for statistics that have no simpler interval."""
 
 
 class Interval(NamedTuple):
-    """A number and the range that holds it with a confidence of 95 %."""
+    """An estimate and its 95 % confidence interval."""
 
     value: float
     low: float
@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 
 
 def share_interval(hits: int, n: int) -> Interval:
-    """A share of rows, with Wilson's interval.
+    """Return a share of rows, with Wilson's interval.
 
     >>> [round(edge, 3) for edge in share_interval(9, 10)]
     [0.9, 0.596, 0.982]
@@ -36,19 +36,19 @@ def share_interval(hits: int, n: int) -> Interval:
 
 
 def share_right(right: np.ndarray) -> Interval:
-    """The share of rows that are right, with Wilson's interval."""
+    """Return the accuracy, the share of rows that are right, with Wilson's interval."""
     return share_interval(int(right.sum()), len(right))
 
 
 def exactly(number: float) -> Interval:
-    """A number that is known for certain."""
+    """Return the interval of a number that is known exactly."""
     return Interval(number, number, number)
 
 
 def paired_difference(one: np.ndarray, other: np.ndarray) -> Interval:
-    """How much more often one is right than the other on the same rows, with the interval of Bonett and Price (2012).
+    """Return the difference of two accuracies on the same rows, with the interval of Bonett and Price (2012).
 
-    It is honest on few rows: where both are right on the same ones, the difference is still not known to be nothing.
+    It is valid for few rows: if both are right on the same ones, the interval still has a width.
 
     >>> one, other = np.array([True, True, True, False]), np.array([True, False, True, False])
     >>> [round(edge, 3) for edge in paired_difference(one, other)]
@@ -62,7 +62,7 @@ def paired_difference(one: np.ndarray, other: np.ndarray) -> Interval:
 
 
 def ratio_interval(above: np.ndarray, below: np.ndarray) -> Interval:
-    """The ratio of two sums over the same rows, by drawing the rows again and again."""
+    """Return the ratio of two sums over the same rows, with a bootstrap interval."""
     random = np.random.default_rng(0)
     pairs = np.column_stack([above, below]).astype(float)
     drawn = np.empty((RESAMPLES, 2))

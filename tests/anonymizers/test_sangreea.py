@@ -345,7 +345,7 @@ def test_models_about_a_population(constraint):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": {"b": 1}}, "weights names 'b', which is no quasi-identifier: choose a"),
+        ({"weights": {"b": 1}}, "weights names 'b', which is not a quasi-identifier: choose a"),
         ({"weights": {"a": -1}}, "The weight of 'a' is -1"),
         ({"weights": [1]}, r"weights maps names .* not \[1\]"),
         ({"start": "last"}, "start='last' is unknown: choose first, random"),
@@ -368,7 +368,7 @@ def test_one_sentence(options, message):
 def test_the_driver_refuses_what_makes_no_sense():
     clustering = Clustering(encode(pl.DataFrame({"a": [1, 2, 3, 4]}), Schema([Attribute("a")])), 2)
     for call, message in (
-        (clustering.candidates, "No cluster is open: begin"),
+        (clustering.candidates, "No cluster is open: call begin"),
         (clustering.finish, "No cluster is open"),
         (lambda: clustering.begin(7), "There is no row 7: rows are numbered from 0 to 3"),
     ):
@@ -378,7 +378,7 @@ def test_the_driver_refuses_what_makes_no_sense():
     for call, message in (
         (clustering.begin, "A cluster of 1 rows is open"),
         (clustering.finish, "has 1 rows and needs 2"),
-        (lambda: clustering.assign(3), "Row 3 is in a cluster already"),
+        (lambda: clustering.assign(3), "Row 3 is already in a cluster"),
     ):
         with pytest.raises(ShoalError, match=message):
             call()
@@ -402,8 +402,8 @@ def test_the_driver_refuses_what_makes_no_sense():
         ({"seeds": [0, 9]}, "seeds name the row 9, but rows are numbered from 0 to 3"),
         ({"seeds": [-1]}, "seeds name the row -1"),
         ({"seeds": [1, 1]}, "seeds name a row more than once"),
-        ({"seeds": [0.5]}, r"seeds is a list of row positions, not \[0.5\]"),
-        ({"constraints": [LDiversity(3)]}, "The table as one cluster does not keep every constraint"),
+        ({"seeds": [0.5]}, r"seeds must be a list of row positions, not \[0.5\]"),
+        ({"constraints": [LDiversity(3)]}, "The whole table as one cluster violates a constraint"),
     ],
 )
 def test_clusters_that_cannot_be_are_refused(options, message):

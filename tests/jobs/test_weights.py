@@ -380,7 +380,7 @@ def test_bad_input_gets_one_sentence(session):
         ({"k": 1}, "k=1: choose"),
         ({"k": 10_000}, "Groups of 10000 rows cannot be made"),
         ({"random_state": -1}, "random_state=-1"),
-        ({"weights": {"none": 1.0}}, "'none', which is no quasi-identifier"),
+        ({"weights": {"none": 1.0}}, "'none', which is not a quasi-identifier"),
         ({"weights": {"age": -1.0}}, "weight of 'age'"),
         ({"weights": [1.0, 2.0]}, r"is not \[1.0, 2.0\]: give a dict"),
         ({"weights": dict.fromkeys(QUASI, 0.0)}, "All weights are 0"),

@@ -1,1 +1,1 @@
-"""Naive twins of the kernels: slow, obvious, and compared with them on fixed and random input."""
+"""Naive twins of the kernels: slow and obvious, compared with the kernels on fixed and random input."""

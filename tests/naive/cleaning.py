@@ -4,7 +4,7 @@ import numpy as np
 
 
 def knapsack(gains, costs, budget):
-    """Figure 1 of the paper, for squares: the shares that gain most at this cost."""
+    """Return the shares with the largest gain at this cost: Figure 1 of the paper, for squares."""
     shares = np.zeros(len(gains))
     shares[costs == 0] = 1
     left = budget
@@ -19,7 +19,7 @@ def knapsack(gains, costs, budget):
 
 
 def clean(x, matrix, budget, mode="knapsack"):
-    """Figure 2: all eigenvectors of A Aᵀ, one row."""
+    """Clean one row by all eigenvectors of A Aᵀ: Figure 2."""
     values, vectors = np.linalg.eigh(matrix @ matrix.T)
     values[values < values.max() * 1e-12] = 0
     own = vectors.T @ x
@@ -30,7 +30,7 @@ def clean(x, matrix, budget, mode="knapsack"):
 
 
 def nearest_between(x, matrix, center, spread, low, high):
-    """The row between bounds with the outputs of x that is nearest to the center, by a general solver."""
+    """Find the row between bounds with the outputs of x that is nearest to the center, by a general solver."""
     from scipy.optimize import minimize
 
     found = minimize(

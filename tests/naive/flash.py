@@ -13,7 +13,7 @@ from shoal.privacy.counts import count_groups
 
 
 def optimum(table, k, *, loss="loss", limit=0.0, constraints=()):
-    """The least loss of all vectors of levels that may be released, and the losses of all (inf where they may not)."""
+    """Return the least loss of all vectors of levels that may be released, and the losses of all (inf if not)."""
     ladders = [ladder(column) for column in table.quasi]
     losses = {
         levels: judge(table, ladders, levels, k, loss, limit, constraints)
@@ -23,7 +23,7 @@ def optimum(table, k, *, loss="loss", limit=0.0, constraints=()):
 
 
 def ladder(column):
-    """For each level the set of codes that stands for each code."""
+    """Return for each level the set of codes that represents each code."""
     if column.n_values == 1:
         return [[frozenset([0])]]
     if column.tree is not None:
@@ -68,10 +68,10 @@ def leaves(tree, node):
 
 
 def judge(table, ladders, levels, k, loss, limit, constraints):
-    """What a vector of levels loses; inf if it may not be released.
+    """Return the loss of a vector of levels; inf if it may not be released.
 
-    It may if groups of fewer than k rows, or that break a constraint, have together no more rows than the limit says,
-    and are, taken as one, themselves a group of k rows that keeps every constraint; and if some group is left.
+    It may be released if the groups of fewer than k rows, or that violate a constraint, have in total at most as many
+    rows as the limit allows and are together a group of k rows that satisfies every constraint, and if a group is left.
     """
     groups = defaultdict(list)
     for i in range(table.n_rows):
@@ -130,7 +130,7 @@ def measure(table, ladders, levels, loss, released, outliers):
 
 
 def cell(column, node, loss):
-    """What one value loses that is released as a set of codes."""
+    """Return the loss of one value that is released as a set of codes."""
     if len(node) == 1:
         return 0.0
     if column.tree is None:
@@ -144,10 +144,10 @@ def cell(column, node, loss):
 
 
 def recode_locally(table, k, *, loss="loss", limit=0.0, constraints=(), step=0.005):
-    """The steps of local recoding, (levels, groups of rows) each, and the rows that are suppressed in the end.
+    """Return the steps of local recoding, (levels, groups of rows) each, and the rows that are suppressed in the end.
 
-    At every price, from nothing to all that a row can lose in hundredths, the vector is taken again and again whose
-    good groups of rows at that price hold most of the rows that are left, of several the first.
+    At every price, from 0 to the maximum loss of a row in hundredths, the vector whose good groups of rows at that
+    price hold the most remaining rows (the first one if tied) is applied repeatedly.
     """
     ladders = [ladder(column) for column in table.quasi]
     vectors = list(itertools.product(*(range(len(each)) for each in ladders)))
@@ -206,7 +206,7 @@ def recode_locally(table, k, *, loss="loss", limit=0.0, constraints=(), step=0.0
 
 
 def cell_costs(column, each, weight, loss):
-    """What each code loses at each level, times the weight."""
+    """Return the loss of each code at each level, times the weight."""
     if loss == "precision":
         return [[weight * level / max(len(each) - 1, 1)] * column.n_values for level in range(len(each))]
     return [[weight * cell(column, node, loss) for node in level] for level in each]

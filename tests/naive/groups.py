@@ -10,7 +10,7 @@ LINE, TREE, SET = 0, 1, 2
 
 
 def mondrian(table, k, *, by_width=False, sets=False):
-    """Groups of rows by strict median cuts, as lists of row numbers."""
+    """Return groups of rows by strict median cuts, as lists of row numbers."""
     return _cut_down(table, list(range(table.n_rows)), k, by_width, forms(table, sets=sets))
 
 
@@ -36,7 +36,7 @@ def _cut_down(table, rows, k, by_width, form):
 
 
 def _best_left(column, form, rows, k):
-    """The rows that the best cut of this column sends left, or None."""
+    """Return the rows that the best cut of this column sends left, or None."""
     best, best_size = None, -math.inf
     lefts, in_runs = _possible_lefts(column, form, rows)
     for left_codes in lefts:
@@ -73,7 +73,7 @@ def _possible_lefts(column, form, rows):
 
 
 def width(column, form, rows):
-    """What is lost when these rows are released alike, from 0 to 1."""
+    """Return the loss, from 0 to 1, of releasing these rows alike."""
     codes = {int(column.codes[row]) for row in rows}
     if len(codes) == 1:
         return 0.0
@@ -89,7 +89,7 @@ def width(column, form, rows):
 
 
 def common_ancestor(tree, leaves):
-    """The lowest node over some leaves, by walking up."""
+    """Find the lowest node over some leaves, by walking up."""
     paths = []
     for leaf in leaves:
         path = [leaf]
@@ -100,12 +100,12 @@ def common_ancestor(tree, leaves):
 
 
 def leaves_under(tree, node):
-    """How many leaves have the node among their ancestors."""
+    """Count the leaves that have the node among their ancestors."""
     return sum(common_ancestor(tree, [leaf]) == node or node in _ancestors(tree, leaf) for leaf in range(tree.n_leaves))
 
 
 def number(things):
-    """Numbers of equal things in order of first appearance, -1 for None, and where each appears first."""
+    """Label equal things in order of first appearance, -1 for None; return also where each appears first."""
     first = {}
     for i, thing in enumerate(things):
         if thing is not None:

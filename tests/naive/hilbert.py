@@ -1,4 +1,4 @@
-"""Slow and obvious twins of what HilbertCurve does."""
+"""Slow and obvious twins of the steps of HilbertCurve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from naive.groups import width
 
 
 def key_of(cell, bits):
-    """The number of a cell along the curve: Skilling's transform of one cell, with plain numbers."""
+    """Return the number of a cell along the curve: Skilling's transform of one cell, with plain numbers."""
     entries, d = list(cell), len(cell)
     for bit in range(bits - 1, 0, -1):
         below = (1 << bit) - 1
@@ -33,7 +33,7 @@ def key_of(cell, bits):
 
 
 def loss(table, rows, form):
-    """Rows times the weighted sum of widths."""
+    """Return the number of rows times the weighted sum of widths."""
     total = 0.0
     for column, kind in zip(table.quasi, form, strict=True):
         total += column.attribute.weight * width(column, kind, rows)
@@ -41,9 +41,9 @@ def loss(table, rows, form):
 
 
 def best_runs(table, order, k, form, places=None):
-    """The best cuts of rows in this order into runs of k to 2k - 1 rows, from the last place for a cut to the first.
+    """Find the best cuts of rows in this order into runs of k to 2k - 1 rows, from the last place for a cut on.
 
-    Least loss first, then the fewest equal rows parted, then the shortest first run. Returns the three.
+    Least loss first, then the fewest separated equal rows, then the shortest first run. Return the three.
     """
     places = range(len(order) + 1) if places is None else places
     codes = [tuple(int(column.codes[row]) for column in table.quasi) for row in order]
@@ -64,7 +64,7 @@ def best_runs(table, order, k, form, places=None):
 
 
 def all_cuts(n, k):
-    """Every way to cut n rows into runs of at least k."""
+    """Yield every way to cut n rows into runs of at least k."""
     if n >= k:
         yield [n]
     for first in range(k, n - k + 1):
@@ -73,7 +73,7 @@ def all_cuts(n, k):
 
 
 def merge_runs(table, order, runs, form, holds):
-    """Merge runs from left to right until all hold, and no two neighbours are released alike; equal rows before all."""
+    """Merge runs from left to right until all hold and no two neighbours are released alike; equal rows first."""
     codes = [tuple(int(column.codes[row]) for column in table.quasi) for row in order]
     finished, ahead = [], []
     for start, stop in runs:
@@ -101,7 +101,7 @@ def merge_runs(table, order, runs, form, holds):
 
 
 def _growth(table, order, run, neighbour, form):
-    """What a run and its neighbour lose together beyond what the neighbour loses alone."""
+    """Return the loss of a run and its neighbour together beyond that of the neighbour alone."""
     if not neighbour:
         return math.inf
     (other,) = neighbour
@@ -110,7 +110,7 @@ def _growth(table, order, run, neighbour, form):
 
 
 def _alike(table, order, run, other, form):
-    """Whether no width grows when the two are joined."""
+    """Return True if no width grows when the two are joined."""
     rows, others = order[slice(*run)], order[slice(*other)]
     widths = [
         {width(column, kind, some) for some in (rows, others, rows + others)}
@@ -120,7 +120,7 @@ def _alike(table, order, run, other, form):
 
 
 def nearest_run(key, first, last):
-    """The first run that encloses a key; else the nearer one of those before and behind it (before, if alike)."""
+    """Return the first run that encloses a key; else the nearer one of those before and after it (before, if tied)."""
     for run in range(len(first)):
         if first[run] <= key <= last[run]:
             return run

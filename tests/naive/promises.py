@@ -1,4 +1,4 @@
-"""What constraints ask of a cluster, for the naive twin of SaNGreeA."""
+"""Constraints on a cluster, for the naive twin of SaNGreeA."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from shoal.privacy.rules import make_guard
 
 
 def promises_of(constraints, table):
-    """For the naive twin: whether rows keep the constraints, and what they lack where they do not."""
+    """Return two functions for the naive twin: whether rows satisfy the constraints, and which rows they lack."""
     guards = {constraint: make_guard([constraint], table) for constraint in constraints}
     values = table.sensitive[0].codes.tolist()
 

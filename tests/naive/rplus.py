@@ -1,4 +1,4 @@
-"""A slow and obvious twin of the R+ tree's bulk load, and what boxes are."""
+"""A slow and obvious twin of the R+ tree's bulk load, and a definition of disjoint boxes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FEW_GROUPS = 16
 
 
 def rplus(table, k, *, sets=False):
-    """Groups of rows, as lists of row numbers."""
+    """Return groups of rows, as lists of row numbers."""
     return _cut_down(table, list(range(table.n_rows)), k, forms(table, sets=sets))
 
 
@@ -38,7 +38,7 @@ def _cut_down(table, rows, k, form):
 
 
 def _gain(column, form, rows, left, right):
-    """How much tighter two parts are than the whole."""
+    """Return how much tighter two parts are than the whole."""
     after = len(left) * width(column, form, left) + len(right) * width(column, form, right)
     return width(column, form, rows) - after / len(rows)
 
@@ -61,7 +61,7 @@ def _best_left(column, form, rows, k):
 
 
 def _separable(column, form, left, right):
-    """Numbers that are the same float stay together."""
+    """Return True unless equal floats would be separated."""
     if form != LINE:
         return True
     places = [{column.positions[column.codes[row]] for row in part} for part in (left, right)]
@@ -69,7 +69,7 @@ def _separable(column, form, left, right):
 
 
 def boxes_are_disjoint(table, groups, *, sets=False):
-    """Whether any two groups are apart in some attribute: in the ranges of an ordered one, in the values of another."""
+    """Return True if any two groups differ in an attribute: in its ranges if it is ordered, else in its values."""
     form = forms(table, sets=sets)
     return all(
         any(_apart(column, form[j], one, two) for j, column in enumerate(table.quasi))

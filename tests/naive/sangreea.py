@@ -1,4 +1,4 @@
-"""A slow and obvious twin of SaNGreeA: every step looks at every row, every cost is summed from the values."""
+"""A slow and obvious twin of SaNGreeA: every step examines every row, every cost is summed from the values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from naive.groups import common_ancestor
 
 
 def cost(table, weights, rows):
-    """What a cluster of these rows costs: the sum over the attributes, in their order."""
+    """Return the cost of a cluster of these rows: the sum over the attributes, in their order."""
     total = 0.0
     for column, weight in zip(table.quasi, weights, strict=True):
         total += weight * attribute_cost(column, {int(column.codes[row]) for row in rows})
@@ -45,9 +45,9 @@ def steps_to_root(tree, node):
 
 
 def sangreea(table, k, weights, *, seeds=None, holds=lambda rows: True, wants=None, network=None, most_tried=None):
-    """Labels of the rows; ``network`` is (neighbours of each row as sets, alpha, beta).
+    """Return the labels of the rows; ``network`` is (neighbours of each row as sets, alpha, beta).
 
-    ``wants`` tells of a row whether it brings the rows of a cluster nearer to what does not hold in them.
+    ``wants`` states whether a row brings a cluster closer to the rule that it violates.
     """
     n = table.n_rows
     seeds = range(n) if seeds is None else seeds
@@ -78,10 +78,10 @@ def sangreea(table, k, weights, *, seeds=None, holds=lambda rows: True, wants=No
 
 
 def grow(table, k, weights, seed, free, holds, network, wants=None):
-    """The rows of a complete cluster, or None."""
+    """Return the rows of a complete cluster, or None."""
     rows, left = [seed], free - {seed}
     while len(rows) < k or not holds(rows):
-        # From here on the constraints are not looked at after each row.
+        # From here on the constraints are not checked after each row.
         assert len(rows) < 128
         candidates = left if len(rows) < k else {row for row in left if wants(rows, row)}
         if not candidates:
@@ -93,7 +93,7 @@ def grow(table, k, weights, seed, free, holds, network, wants=None):
 
 
 def lacks(values, rows, row, *, absent):
-    """Whether the value of a row is one that a cluster has not, or else one that is rarer in it than in the table."""
+    """Return True if the value of a row is absent from a cluster, or else rarer in it than in the table."""
     count = sum(values[member] == values[row] for member in rows)
     if absent and len({values[member] for member in rows}) < len({*values}):
         return count == 0
@@ -109,7 +109,7 @@ def score(table, weights, rows, row, network):
 
 
 def distance(network, rows, row):
-    """Mean over the members of the share of other rows that are linked with exactly one of the two."""
+    """Return the mean over the members of the share of other rows that are linked with exactly one of the two."""
     neighbours, _, _ = network
     differing = 0
     for member in rows:
@@ -120,7 +120,7 @@ def distance(network, rows, row):
 
 
 def disperse(table, weights, clusters, row, holds, network, most_tried):
-    """Add a row to the cluster whose loss grows least, of those that still hold."""
+    """Add a row to the cluster whose loss grows least among those that still hold."""
     growths = []
     for number, rows in enumerate(clusters):
         growth = (len(rows) + 1) * cost(table, weights, [*rows, row]) - len(rows) * cost(table, weights, rows)
@@ -136,7 +136,7 @@ def disperse(table, weights, clusters, row, holds, network, most_tried):
 
 
 def unite(table, weights, clusters, stuck, holds):
-    """Make rows one group with clusters, the cheapest first, until it holds; it stands where the first one stood."""
+    """Merge rows with clusters, cheapest first, until the group holds; it takes the place of the first cluster."""
     group, number = list(stuck), None
     clusters = list(clusters)
     while number is None or not holds(group):

@@ -1,4 +1,4 @@
-"""A slow and obvious twin of the tree: parts are lists of row numbers, sums are whole numbers."""
+"""A slow and obvious twin of the tree: parts are lists of row numbers, sums are integers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rows = list[int]
 
 
 class Problem(NamedTuple):
-    """What is grown: each row's bins, outputs and weight, all of them lists of whole numbers."""
+    """The rows to grow a tree on: bins, outputs and weight of each, all of them lists of integers."""
 
     bins: list[list[int]]
     form: list[int]
@@ -31,12 +31,12 @@ class Node(NamedTuple):
     depth: int
     rows: Rows
     cut: tuple[float, Rows, Rows] | None
-    """What is gained, and the rows on either side."""
+    """The gain of a cut, and the rows on either side."""
     children: list[Any]
 
 
 def make_problem(binning, bins, response, smallest, weight=None, likeness=None, holds=None):
-    """The arguments of ``grow_tree`` as lists."""
+    """Return the arguments of ``grow_tree`` as lists."""
     form, missing = binning.attributes.form.tolist(), binning.attributes.missing.tolist()
     guide = response.guide.tolist()
     if response.criterion != SQUARES:
@@ -47,7 +47,7 @@ def make_problem(binning, bins, response, smallest, weight=None, likeness=None, 
 
 
 def grow(problem, *, growth=DEPTH_FIRST, most_leaves=math.inf, most_depth=math.inf):
-    """The leaves from left to right."""
+    """Return the leaves from left to right."""
 
     def find(number, depth, rows):
         return Node(number, depth, rows, best_cut(problem, rows) if depth < most_depth else None, [])
@@ -69,7 +69,7 @@ def grow(problem, *, growth=DEPTH_FIRST, most_leaves=math.inf, most_depth=math.i
 
 
 def urgency(node, growth):
-    """The lower the sooner; among equals the node that was found first."""
+    """Return the priority of a node, lowest first; ties go to the node that was found first."""
     if growth == DEPTH_FIRST:
         return -(node.number + 2 * (node.number % 2)), 0  # left children have odd numbers, and come first
     if growth == BREADTH_FIRST:
@@ -84,7 +84,7 @@ def leaves_under(node):
 
 
 def best_cut(problem, rows):
-    """The best cut that every part of it bears: what it gains, and the two parts; None if there is none."""
+    """Return the best cut that the rules allow for both parts: its gain and the parts; None if there is none."""
     if len(rows) < 2 * problem.smallest or settled(problem, rows):
         return None
     tries = 1 if problem.holds is None else 4
@@ -100,7 +100,7 @@ def best_cut(problem, rows):
 
 
 def settled(problem, rows):
-    """Whether rows are alike in all that is learned."""
+    """Return True if rows are equal in all that is learned."""
     learned = [tuple(problem.outputs[row]) for row in rows]
     if problem.likeness is not None:
         kept = [j for j in range(len(problem.form)) if problem.likeness.share[j] > 0]
@@ -109,7 +109,7 @@ def settled(problem, rows):
 
 
 def best_of_attribute(problem, rows, j):
-    """Every cut of one attribute that leaves enough rows on both sides, the best first."""
+    """Return every cut of one attribute that leaves enough rows on both sides, best first."""
     found = []
     for left_bins in possible_lefts(problem, rows, j):
         left = [row for row in rows if problem.bins[row][j] in left_bins]
@@ -120,7 +120,7 @@ def best_of_attribute(problem, rows, j):
 
 
 def possible_lefts(problem, rows, j):
-    """Sets of bins that may go left."""
+    """Return the sets of bins that may go left."""
     occurring = sorted({problem.bins[row][j] for row in rows})
     n = len(occurring)
     if problem.form[j] == ONE_VS_REST:
@@ -136,7 +136,7 @@ def possible_lefts(problem, rows, j):
 
 
 def in_order_of_means(problem, rows, j, occurring):
-    """Bins in order of the mean of the output that differs most between them."""
+    """Sort bins by the mean of the output that varies most between them."""
     parts = {b: [row for row in rows if problem.bins[row][j] == b] for b in occurring}
 
     def mean(part, m):
@@ -162,7 +162,7 @@ def total(problem, rows, m):
 
 
 def score_of_parts(problem, parts):
-    """What the parts explain of the guide, and of the attributes that are learned."""
+    """Return how much of the guide, and of the learned attributes, the parts explain."""
     weights = [float(weight_of(problem, part)) for part in parts]
     score = 0.0
     for m in range(len(problem.outputs[0])):

@@ -1,4 +1,4 @@
-"""Losses and risks against hand calculations, naive sums and ARX's own value."""
+"""Losses and risks against hand calculations, naive sums and ARX's value."""
 
 import numpy as np
 import polars as pl

@@ -1,4 +1,4 @@
-"""Networks: structural loss and distance on graphs worked out by hand, and SaNGreeA in them equal to its twin."""
+"""Networks: structural loss and distance on graphs computed by hand, and SaNGreeA in them equal to its twin."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_the_largest_loss_is_one():
 
 
 def test_clusters_follow_the_links():
-    """All rows are alike, so only links count: row 2 begins (3 links, as row 3), then the rows least unlike it."""
+    """All rows are equal, so only links matter: row 2 starts (3 links, like row 3), the most similar rows follow."""
     frame = pl.DataFrame({"a": [1] * 7})
     anonymizer = SaNGreeA(k=3, edges=TRIANGLES, beta=1.0).fit(frame)
     # From 2: rows 0 and 1 differ in 1 other, 3 in 4, 4 and 5 in 3 (0, 1, and 5 or 4), 6 in 3. Then 0 and 1 are alike.
@@ -99,7 +99,7 @@ def test_alpha_and_beta_weigh_values_against_links():
     frame = pl.DataFrame({"a": [0, 5, 9, 0, 5, 9]})
     links = SaNGreeA(k=2, edges=[[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]], alpha=0.01).fit(frame).labels_
     values = SaNGreeA(k=2, edges=[[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]], beta=0.01).fit(frame).labels_
-    # Row 2 finds its triangle gone; the rows of the other are all as unlike it, and row 5 has its value.
+    # The triangle of row 2 is taken; the rows of the other one are all equally dissimilar, and row 5 has its value.
     assert links.tolist() == [0, 0, 1, 2, 2, 1]
     assert values.tolist() == [0, 1, 2, 0, 1, 2]
 

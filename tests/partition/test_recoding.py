@@ -1,4 +1,4 @@
-"""What a group is released as: rows and centres equal to those of naive twins."""
+"""Released values of groups: rows and centres equal to those of naive twins."""
 
 import math
 from collections import Counter
@@ -17,13 +17,13 @@ from tables import tables
 
 LINE = 0
 ROWS = ["representative", "medoid", "centroid", "majority"]
-"""Recodings by which one of its rows stands for a group."""
+"""Recodings that represent a group by one of its rows."""
 FEWER = settings(max_examples=settings.default.max_examples // 3 + 1)
 
 
 @st.composite
 def partitions(draw):
-    """An encoded table, groups of its rows (some are suppressed), a class for each row, and which are released."""
+    """Draw an encoded table, groups of its rows (some are suppressed), a class for each row, and the released ones."""
     frame, schema = draw(tables(most_rows=25))
     n = len(frame)
     n_groups = draw(st.integers(1, min(4, n)))
@@ -34,21 +34,21 @@ def partitions(draw):
 
 
 def released_rows(labels, members):
-    """Rows of each group: those that are released, or all where none is."""
+    """Yield the released rows of each group, or all rows if none is released."""
     for g in range(labels.max() + 1):
         rows = np.flatnonzero(labels == g).tolist()
         yield [row for row in rows if members is None or members[row]] or rows
 
 
 def rows_of(table, labels, recoding, members, classes=None):
-    """The row that stands for each group."""
+    """Return the row that represents each group."""
     recoded = recode(table, labels, recoding, members, classes=classes)
     (rows,) = {tuple(column.rows.tolist()) for column in recoded.values()}
     return rows
 
 
 def center_of(column, form, rows):
-    """The lower median of what is there, or the most frequent value, of several the lowest."""
+    """Return the lower median of the present values, or the most frequent value, the lowest if tied."""
     codes = [int(column.codes[row]) for row in rows]
     if form == LINE:
         present = [code for code in codes if code != column.missing]
@@ -58,7 +58,7 @@ def center_of(column, form, rows):
 
 
 def distance(table, one, other):
-    """Weighted: on a line by position, else 0 or 1; a missing value is at distance 1 from all others."""
+    """Return the weighted distance: on a line by position, else 0 or 1; a missing value is at distance 1 to all."""
     total = 0.0
     for column, form, a, b in zip(table.quasi, forms(table), one, other, strict=True):
         step = float(a != b)
@@ -69,7 +69,7 @@ def distance(table, one, other):
 
 
 def distances_to_mean(table, everyone, rows):
-    """Squared distance of each row to the mean of the rows, as columns of unit variance; a nominal attribute is one."""
+    """Return the squared distance of each row to the mean, in columns of unit variance; a nominal attribute is one."""
     total = np.zeros(len(rows))
     for column, form in zip(table.quasi, forms(table), strict=True):
         codes, missing = column.codes[everyone].astype(int), column.missing
@@ -91,14 +91,14 @@ def distances_to_mean(table, everyone, rows):
 
 
 def one_hot_distances(table, rows):
-    """Euclidean distance of each row to the medians of a matrix of positions from 0 to 1, and of ones and zeros."""
+    """Return the Euclidean distance of each row to the medians of a matrix of positions from 0 to 1 and indicators."""
     columns, weights = [], []
     for column, form in zip(table.quasi, forms(table), strict=True):
         codes = column.codes[rows].astype(int)
         if form == LINE:
             positions = np.append(column.positions, np.nan)[codes]
             there = positions[codes != column.missing]
-            # Where a number is missing, that alone counts: it lies in the middle of the others.
+            # If a number is missing, only that counts: it is in the middle of the others.
             positions[codes == column.missing] = np.median(there) if len(there) else 0.0
             columns.append(positions / (column.width or math.inf))
             columns.append((codes == column.missing).astype(float))
@@ -110,7 +110,7 @@ def one_hot_distances(table, rows):
 
 
 def assert_lowest(table, chosen, costs):
-    """The chosen row costs least; where costs are exact, it has the lowest codes of several such rows."""
+    """Check that the chosen row costs least and, if costs are exact, has the lowest codes of such rows."""
     least = min(costs.values())
     tied = [row for row, cost in costs.items() if cost <= least + 1e-9 * (1 + least)]
     assert chosen in tied
@@ -167,7 +167,7 @@ def test_what_is_released_does_not_depend_on_the_order_of_rows(partition, random
 
 @pytest.mark.parametrize("missing", [0.0, 0.3, 1.0])
 def test_medians_of_small_and_large_groups(missing):
-    """Few codes are put in order by insertion, codes that lie close are counted, others are sorted."""
+    """Few codes are sorted by insertion, codes close to each other are counted, others are sorted."""
     random = np.random.default_rng(0)
     sizes = [1, 2, 39, 40, 41, 42, 100, 101, 1500, 3000]
     labels = random.permutation(np.arange(len(sizes)).repeat(sizes))

@@ -1,7 +1,7 @@
-"""Hand a kernel its arrays without an owner, so that nobody counts references to them.
+"""Pass arrays to kernels without an owner, to avoid reference counting.
 
-Numba counts a reference to every array in a tuple whenever a part of a kernel is handed the tuple or takes an array out
-of it, with an atomic instruction each time. In kernels that work on small pieces, that is more than half of their time.
+Numba updates the reference count of every array in a tuple, with an atomic instruction, whenever an inner function
+receives the tuple or reads an array from it. In kernels that work on few rows at a time, this is over half of the time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numba.np.arrayobj import make_array
 
 @intrinsic  # type: ignore[untyped-decorator]
 def borrow(typingctx: Any, value: Any) -> Any:
-    """The same array, or tuple of arrays and tuples, without an owner.
+    """Return the array, or tuple of arrays and tuples, without an owner.
 
-    What is passed in must outlive what comes out: a kernel borrows its own arguments, which its caller keeps.
+    The argument must outlive the result: a kernel borrows only its own arguments, which its caller keeps alive.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,10 +1,10 @@
-"""The one way kernels are compiled: cached on disk where that is possible, without the GIL.
+"""Decorators that compile all kernels: cached on disk where possible, without the GIL.
 
-``numba.njit(cache=True)`` raises while the module is imported when no cache folder can be written (a read-only
-installation without a home directory). The package must still work there, only slower on first use.
+``numba.njit(cache=True)`` raises when the module is imported if no cache folder is writable (a read-only installation
+without a home directory). The package must still work there, only slower on first use.
 
-Kernels run on one thread each. Callers that want more hand disjoint parts to a thread pool: the GIL is released, the
-result does not depend on the number of threads, and compiling takes a fraction of what ``parallel=True`` needs.
+Each kernel runs on one thread. To use several, callers pass disjoint parts to a thread pool: the GIL is released, the
+result does not depend on the number of threads, and compiling takes a fraction of the time of ``parallel=True``.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ def jit(function: Function) -> Function:
 
 
 def inner(function: Function) -> Function:
-    """Compile a part of a kernel that only other kernels call; it is kept on disk with them."""
+    """Compile an inner function that only kernels call; it is cached on disk with them."""
     return _compile_part(function)
 
 
 def merged(function: Function) -> Function:
-    """Compile a part of a kernel into the one place that calls it.
+    """Compile an inner function inline, into the one place that calls it.
 
-    For parts that are called often and are handed many arrays: a call counts a reference to each of them, and back.
+    Use it for functions that are called often with many arrays: a call increments and decrements the reference count
+    of each.
     """
     return _compile_part(function, forceinline=True)
 
 
 def _compile_part(function: Function, **options: bool) -> Function:
-    # A wrapper for Python would unpack the tuples of arrays that parts hand to each other, which is a lot of code.
+    # A Python wrapper would unpack the tuples of arrays that inner functions exchange, which compiles to much code.
     options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     if PART_COMPILER is None:
         return _compile(function, **options)
@@ -55,7 +56,7 @@ def _compile(function: Function, **options: bool) -> Function:
         kernel = compiler(cache=True, nogil=True, **options)(function)
     except RuntimeError:
         return compiler(nogil=True, **options)(function)  # type: ignore[no-any-return]
-    # Numba compiles a kernel anew when its own file has changed. Its parts lie in other files, too.
+    # Numba recompiles a kernel when its own file has changed. Its inner functions are in other files, too.
     index: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     if hasattr(index, "_source_stamp"):
         index._source_stamp = (index._source_stamp, _stamp_sources())
@@ -64,6 +65,6 @@ def _compile(function: Function, **options: bool) -> Function:
 
 @cache
 def _stamp_sources() -> tuple[tuple[float, int], ...]:
-    """When the files of this folder were written, and how long they are."""
+    """Return the modification time and the size of each file of this folder."""
     found = [path.stat() for path in sorted(Path(__file__).parent.glob("*.py"))]
     return tuple((one.st_mtime, one.st_size) for one in found)

@@ -1,11 +1,11 @@
-"""Compile the parts of a kernel for the kernel alone.
+"""Compile the parts of a kernel, its inner functions, for the kernel alone.
 
-Numba makes machine code of every compiled function, in case Python calls it, from all that the function itself calls;
-and again of all this for whoever calls that. A part is never called by Python: it is tidied up, and handed on to the
-kernel, which is optimised once and as a whole. Compiling takes little more than half the time.
+Numba generates machine code for every compiled function and all that it calls, in case Python calls it, and does so
+again for each of its callers. Python never calls a part: the part is only simplified and linked into the kernel, which
+is optimised once as a whole. Compiling takes little more than half the time.
 
-This builds on numba's own classes, whose insides may change: with a version that was not tried, parts are compiled as
-numba compiles everything.
+This subclasses internal classes of numba, which may change: with an untested version of numba, parts are compiled like
+any other function.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 import numba
 
-TRIED = (0, 62), (0, 68)
-"""The first and the last version of numba that this was tried with."""
+TESTED = (0, 62), (0, 68)
+"""The first and the last version of numba that this was tested with."""
 
 
 def make_part_compiler() -> type | None:
-    """The compiler of parts, or None if numba's insides are not known."""
+    """Return the compiler class of parts, or None if the version of numba was not tested."""
     found = re.match(r"(\d+)\.(\d+)", numba.__version__)
     version = tuple(int(number) for number in found.groups()) if found else (0, 0)
-    return _define_compiler() if TRIED[0] <= version <= TRIED[1] else None
+    return _define_compiler() if TESTED[0] <= version <= TESTED[1] else None
 
 
 def _define_compiler() -> type:
@@ -52,7 +52,7 @@ def _define_compiler() -> type:
 
     @register_pass(mutates_CFG=True, analysis_only=False)
     class PartLowering(NativeLowering):  # type: ignore[misc]
-        """Lower a part, and make it known to its callers by a function that cannot be called from Python."""
+        """Lower a part, and register it for its callers under a function that Python cannot call."""
 
         _name = "part_lowering"
 
@@ -68,7 +68,7 @@ def _define_compiler() -> type:
             return True
 
     class PartCompiler(CompilerBase):  # type: ignore[misc]
-        """Numba's pipeline, with its last step for parts."""
+        """Numba's pipeline with a different last step."""
 
         def define_pipelines(self) -> list[Any]:
             pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)

@@ -1,7 +1,7 @@
-"""Compile kernels in processes of their own, while this one reads rows and trains models.
+"""Compile kernels in separate processes, while this one reads rows and trains models.
 
-Numba keeps what is compiled on disk, so this matters for the first run alone: there it saves a third of the time.
-Threads would not do, because numba compiles one function at a time and holds the GIL.
+Numba caches compiled kernels on disk, so only the first run benefits: it takes a third less time. Threads would not
+help, because numba compiles one function at a time and holds the GIL.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ REHEARSALS = {
     "questions": "sangreea.grow_one",
     "clusters": "sangreea.grow_all",
 }
-"""What one process each compiles, and a kernel that tells whether that was done before."""
+"""Groups of kernels, each compiled by one process, and the kernel whose cache file shows that the group is compiled."""
 
 _running: dict[str, subprocess.Popen[bytes]] = {}
 
 
 def compile_ahead(*parts: str, guarded: bool = False) -> None:
-    """Begin to compile these parts, unless they are on disk or there is only one core.
+    """Start compiling these groups of kernels, unless they are cached or there is only one core.
 
-    ``guarded``: for constraints beside the size of a group.
+    ``guarded`` compiles them for constraints other than the size of a group.
     """
     if (os.cpu_count() or 1) < 2:
         return
@@ -38,9 +38,9 @@ def compile_ahead(*parts: str, guarded: bool = False) -> None:
 
 
 def wait(*parts: str) -> None:
-    """Wait until these parts are compiled, where that was begun. Should it have failed, it is done when it is called.
+    """Wait until these groups are compiled, if this was started; after a failure, a kernel is compiled when called.
 
-    Threads may wait together.
+    Several threads may wait at the same time.
     """
     for part in parts:
         if part in _running:

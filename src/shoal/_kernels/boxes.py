@@ -1,4 +1,4 @@
-"""A tree of disjoint boxes that changes a little at a time: find the box of a row, take cuts back, count leaves."""
+"""A tree of disjoint boxes that is updated incrementally: find the box of a row, undo cuts, count leaves."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from shoal._kernels._jit import inner, jit
 from shoal._kernels.guard import guard_holds
 
 FREE = -1
-"""The node of a group number that no group has."""
+"""The node of an unused group number."""
 NOWHERE, LOOSE = -1, -2
-"""Where the rows of a group went: they stayed, or each has to find its own box."""
+"""Targets of the rows of a group: they stayed, or each has to find its own box."""
 
 
 class BoxCuts(NamedTuple):
-    """Nodes of a tree of cuts, with spare room at the end; node 0 is the root, and children follow their parents."""
+    """Nodes of a tree of cuts, with spare space at the end; node 0 is the root, and children follow their parents."""
 
     attribute: np.ndarray
-    """int16: the attribute that a node cuts; -1 in a leaf."""
+    """int16: the attribute on which a node is cut; -1 for a leaf."""
     low: np.ndarray
     high: np.ndarray
     """float64: rows with low <= key <= high go left."""
     left: np.ndarray
     right: np.ndarray
-    """int32: the children; in a leaf ``right`` is the number of its group."""
+    """int32: the children; ``right`` of a leaf is the number of its group."""
     parent: np.ndarray
     """int32; -1 for the root."""
 
 
 class Undo(NamedTuple):
-    """What nodes and groups were before they were changed, in the order of the changes."""
+    """Previous states of changed nodes and groups, in the order of the changes."""
 
     noted: np.ndarray
-    """int64 (2,): how many nodes and groups are noted."""
+    """int64 (2,): the numbers of nodes and groups recorded."""
     node: np.ndarray
     tree: BoxCuts
     group: np.ndarray
@@ -53,7 +53,7 @@ def parents(attribute, left, right, parent):
 
 @jit
 def descend(tree, keys, found):
-    """Find the leaf of each row: ``found`` is what its ``right`` says."""
+    """Find the leaf of each row, and write its ``right`` into ``found``."""
     for i in range(keys.shape[0]):
         node = 0
         while tree.attribute[node] >= 0:
@@ -64,12 +64,12 @@ def descend(tree, keys, found):
 
 @jit
 def merge(tree, group_node, into, failing, most_leaves, undo, moved):
-    """Take back the cut that made each of these groups; returns how many groups moved, or -1 if the root fails.
+    """Undo the cut that created each of the failing groups; return how many groups moved, or -1 if the root fails.
 
-    Where the other side of the cut has few groups they all become one, to be cut anew. Else the other side takes the
-    place of both, and the rows of the failing group become loose: each will find its box there.
+    If the other side of the cut has at most ``most_leaves`` groups, all become one, to be cut anew. Otherwise the other
+    side takes the place of both, and the rows of the failing group become loose: each will find its box there.
 
-    ``into`` tells for each group in ``moved`` which group its rows are in now, or that they are loose.
+    ``into`` holds, for each group in ``moved``, the group that its rows are in now, or LOOSE.
     """
     n_moved = 0
     stack = np.empty(2 * most_leaves + 2, np.int64)
@@ -106,7 +106,7 @@ def merge(tree, group_node, into, failing, most_leaves, undo, moved):
 
 @inner
 def _few_leaves(tree, root, most, stack, leaves):
-    """Write the groups below a node, if they are at most so many; returns how many, or one too many."""
+    """Write the groups below a node if there are at most ``most``; return their number, or ``most + 1``."""
     stack[0] = root
     depth, n = 1, 0
     while depth > 0:
@@ -128,7 +128,7 @@ def _few_leaves(tree, root, most, stack, leaves):
 
 @inner
 def _take_place(tree, group_node, undo, above, other):
-    """Put what is at a node in the place of its parent, so that the box of the parent is that of the node."""
+    """Move the content of a node to its parent, so that it covers the box of the parent."""
     tree.attribute[above] = tree.attribute[other]
     tree.low[above], tree.high[above] = tree.low[other], tree.high[other]
     tree.left[above], tree.right[above] = tree.left[other], tree.right[other]
@@ -161,7 +161,7 @@ def _save_group(undo, group_node, group):
 
 @jit
 def roll_back(undo, tree, group_node):
-    """Make nodes and groups what they were, the last change first."""
+    """Restore nodes and groups, the last change first."""
     for at in range(undo.noted[0] - 1, -1, -1):
         node = undo.node[at]
         tree.attribute[node] = undo.tree.attribute[at]
@@ -174,9 +174,9 @@ def roll_back(undo, tree, group_node):
 
 @jit
 def tidy(tree, n_groups):
-    """The tree in preorder, without nodes that are no longer in use; (nodes in that order, their left, their right).
+    """Return the tree in preorder without unused nodes: (nodes in that order, their left, their right).
 
-    A leaf's ``right`` is its number from left to right.
+    The ``right`` of a leaf is its number from left to right.
     """
     nodes = np.empty(2 * n_groups, np.int32)
     left = np.empty(2 * n_groups, np.int32)
@@ -201,7 +201,7 @@ def tidy(tree, n_groups):
 
 @jit
 def gather(pool, start, size, chosen, rows, group):
-    """Write the rows of some groups, one behind the other, and the group of each."""
+    """Write the rows of the chosen groups, concatenated, and the group of each."""
     at = 0
     for g in chosen:
         for i in range(start[g], start[g] + size[g]):
@@ -211,6 +211,6 @@ def gather(pool, start, size, chosen, rows, group):
 
 @jit
 def groups_hold(guard_order, starts, holds, guard):
-    """Whether the rules hold on each of several groups of rows that lie side by side."""
+    """Write whether the rules hold for each of several groups of contiguous rows."""
     for g in range(starts.shape[0] - 1):
         holds[g] = guard_holds(guard, guard_order, starts[g], starts[g + 1])

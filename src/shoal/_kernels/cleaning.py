@@ -1,4 +1,4 @@
-"""Spending a budget on the coordinates of each row, and finding rows of given coordinates between bounds."""
+"""Shrink the coordinates of each row within a budget, and find rows with given coordinates between bounds."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from shoal._kernels._jit import inner, jit
 
 MOST_STEPS = 200
-"""Newton steps before coordinates count as out of reach; five to ten are usual."""
+"""Newton steps after which coordinates count as unreachable; five to ten are usual."""
 SMALLEST_STEP = 1e-14
 REGULAR = 1e-2
 LEAST_REGULAR = 1e-14
-"""What is added to a matrix that may be singular, by its trace: at first, and at least. In between it falls as the
-misses do, so that steps stay bounded where few features are free, and the last ones are Newton's."""
-SOUGHT = 30
-"""Halvings of the way from a row's own coordinates to those wanted."""
+"""Regularisation of a matrix that may be singular, relative to its trace: initial and minimum value. It decreases with
+the residuals, so that steps stay bounded if few features are free, and the last steps are plain Newton steps."""
+BISECTIONS = 30
+"""Bisection steps between a row's own coordinates and the wanted ones."""
 
 
 @jit
 def shrink(coordinates, weights, budgets, order):
-    """Lower coordinates, in place, the next one as soon as one is zero, until a row's budget is spent.
+    """Reduce coordinates to zero in place, one after the other, until the budget of a row is spent.
 
-    To take the share s off a coordinate c costs ``weights * (s * c) ** 2``. They are taken in this order or, if it is
-    empty, those first that cost least. This is the fractional knapsack, for gains that go with s² too.
+    Removing the share s of a coordinate c costs ``weights * (s * c) ** 2``. Coordinates are reduced in the given order
+    or, if ``order`` is empty, cheapest first. This is the fractional knapsack problem with gains proportional to s².
     """
     n_rows, n_coordinates = coordinates.shape
     costs = np.empty(n_coordinates)
@@ -48,7 +48,7 @@ def shrink(coordinates, weights, budgets, order):
 
 @inner
 def _sort(costs, order):
-    """Positions by cost, ascending; of equal ones the first."""
+    """Sort positions by cost, ascending and stable."""
     for j in range(len(costs)):
         at = j
         while at > 0 and costs[order[at - 1]] > costs[j]:
@@ -59,24 +59,24 @@ def _sort(costs, order):
 
 @jit
 def fit_between(own, wanted, basis, center, low, high, closeness, rows):
-    """For each row find values between bounds whose coordinates are those wanted, nearest to the center.
+    """Find for each row the values between bounds that have the wanted coordinates and are nearest to the center.
 
-    Coordinates are ``values @ basis``. Where bounds leave no such values, the coordinates are moved towards the row's
-    own ones, no further than need be. The values depend on the two sets of coordinates and on nothing else.
+    Coordinates are ``values @ basis``. If the bounds exclude such values, the coordinates are moved towards the row's
+    own ones, no further than necessary. The values depend only on the two sets of coordinates.
 
     Parameters
     ----------
     own, wanted : rows by coordinates
     basis : features by coordinates
-    center, low, high : one number a feature
-    closeness : by how much a coordinate may miss, by the length of the row's coordinates, or by 1 if that is longer
+    center, low, high : one number per feature
+    closeness : tolerance of a coordinate, relative to the largest coordinate of the row, or to 1 if that is larger
     rows : rows by features
-        Filled in.
+        Output.
 
     Returns
     -------
-    reached : one number a row
-        Which part of the way from its own coordinates to those wanted; -1 if not even its own are within the bounds.
+    reached : one number per row
+        Share of the way from its own coordinates to the wanted ones; -1 if the bounds exclude even its own.
     """
     n_rows, n_coordinates = wanted.shape
     reached = np.ones(n_rows)
@@ -88,7 +88,7 @@ def fit_between(own, wanted, basis, center, low, high, closeness, rows):
         nearest, furthest = -1.0, 1.0
         if _settle(own[i], basis, center, low, high, tolerance, rows[i]):
             nearest = 0.0
-            for _ in range(SOUGHT):
+            for _ in range(BISECTIONS):
                 middle = (nearest + furthest) / 2
                 for j in range(n_coordinates):
                     target[j] = own[i, j] + middle * (wanted[i, j] - own[i, j])
@@ -105,10 +105,10 @@ def fit_between(own, wanted, basis, center, low, high, closeness, rows):
 
 @inner
 def _settle(target, basis, center, low, high, tolerance, values):
-    """Values between bounds with these coordinates, by Newton steps on the multipliers of the coordinates.
+    """Find values between bounds with these coordinates, by Newton steps on the multipliers of the coordinates.
 
-    The nearest values are ``clip(center + basis @ multipliers)``, and the multipliers are where a convex
-    function is lowest, whose slope is by how much the coordinates miss.
+    The nearest values are ``clip(center + basis @ multipliers)``, and the multipliers minimise a convex function whose
+    gradient is the residual of the coordinates.
     """
     n_coordinates = basis.shape[1]
     multipliers = np.zeros(n_coordinates)
@@ -129,7 +129,7 @@ def _settle(target, basis, center, low, high, tolerance, values):
             for j in range(n_coordinates):
                 tried[j] = multipliers[j] + share * step[j]
             lower = _height(tried, target, basis, center, low, high, values, miss)
-            # Near the end the function is flat to rounding, and only the misses tell whether it goes down.
+            # Near the minimum the function is flat up to rounding, and only the residuals show progress.
             if lower <= height + 1e-4 * share * along or np.abs(miss).max() < (1.0 - 0.1 * share) * furthest:
                 break
             share /= 2
@@ -142,7 +142,7 @@ def _settle(target, basis, center, low, high, tolerance, values):
 
 @inner
 def _height(multipliers, target, basis, center, low, high, values, miss):
-    """The function that is to be lowest; also the values at these multipliers, and by how much they miss."""
+    """Return the function to minimise; write the values at these multipliers, and their residuals."""
     height = 0.0
     miss[:] = -target
     for j in range(len(target)):
@@ -162,7 +162,7 @@ def _height(multipliers, target, basis, center, low, high, values, miss):
 
 @inner
 def _slopes(basis, center, low, high, multipliers, regular):
-    """How the coordinates change with the multipliers, by the features that are not at a bound."""
+    """Return the derivatives of the coordinates by the multipliers, over the features that are not at a bound."""
     n_features, n_coordinates = basis.shape
     slopes = np.zeros((n_coordinates, n_coordinates))
     whole = 0.0

@@ -1,7 +1,7 @@
-"""What all cuts of packed rows share: which codes a group has, and moving its rows.
+"""Common steps of all cuts of packed rows: find the codes of a group, and move its rows.
 
-The rows of a group lie side by side; a cut moves the left part to the front. Groups are therefore numbered by where
-they start, which depends on the cuts alone, not on the order of the rows or on the number of threads.
+The rows of a group are contiguous; a cut moves the left part to the front. Groups are therefore numbered by their
+first position, which depends only on the cuts, not on the order of the rows or the number of threads.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from shoal._kernels.geometry import Geometry, Rows, code_of
 from shoal._kernels.guard import guard_holds
 
 MOST_TRIES = 4
-"""Places tried for a cut of one attribute when constraints on sensitive values refuse the best one."""
+"""Places tried for a cut of one attribute when constraints on sensitive values reject the best one."""
 SMALL_CHILDREN = 16
-"""Children of a node that hold less than one row in so many are cut apart in runs, not one by one."""
+"""Children of a node are cut off in runs, not one by one, if each holds less than one row in this many."""
 
 
 class CutTask(NamedTuple):
-    """What is cut, and by which rule; one for each thread."""
+    """Rows to cut, the rule, and scratch buffers; one for each thread."""
 
     rows: Rows
     geometry: Geometry
     smallest: int
-    """Rows that every group has at least."""
+    """Minimum number of rows of a group."""
     by_width: bool
-    """Cut the widest attribute, instead of the one whose cut gains most."""
+    """True to cut the widest attribute instead of the one whose cut gains most."""
     histogram: np.ndarray
     codes: np.ndarray
     below: np.ndarray
-    """Scratch, each one longer than the largest number of values: counts (all zero between uses), the distinct codes of
-    a group, and how many rows lie below each."""
+    """Scratch buffers, each one longer than the largest number of values: counts (all zero between uses), the distinct
+    codes of a group, and the number of rows below each."""
 
 
 @inner
 def distinct_codes(task, start, stop, j, low, high):
-    """Write the distinct codes of a group, ascending, and the number of rows below each; returns how many there are."""
+    """Write the distinct codes of a group, ascending, and the number of rows below each; return how many there are."""
     codes, below, histogram = task.codes, task.below, task.histogram
     n = stop - start
     m = 0
     if high - low + 1 > 4 * n:
-        # Counting would walk through many codes that do not occur.
+        # Counting would scan many codes that do not occur.
         for i in range(n):
             codes[i] = code_of(task.rows, start + i, j)
         codes[:n].sort()
@@ -70,7 +70,7 @@ def distinct_codes(task, start, stop, j, low, high):
 
 @inner
 def largest_child(task, j, m, level):
-    """Rows of the largest child of a group's node."""
+    """Return the number of rows in the largest child of a group's node."""
     largest, first = 0, 0
     for last in range(m):
         if last + 1 == m or not same_node(task.geometry, j, task.codes[last], task.codes[last + 1], level):
@@ -81,14 +81,14 @@ def largest_child(task, j, m, level):
 
 @inner
 def same_node(geometry, j, one, other, level):
-    """Whether two values of a tree are the same at a level."""
+    """Return True if two values of a tree have the same node at a level."""
     at, n_levels = geometry.table_at[j], geometry.n_levels[j]
     return geometry.table[at + one * n_levels + level] == geometry.table[at + other * n_levels + level]
 
 
 @inner
 def partition(rows, start, stop, j, cut_from, cut_to):
-    """Move the rows with codes from <= code < to to the front; returns where the others begin."""
+    """Move the rows with codes from <= code < to to the front; return where the others begin."""
     word, shift, mask = rows.layout.word[j], rows.layout.shift[j], rows.layout.mask[j]
     first, span = np.uint64(cut_from), np.uint64(cut_to - cut_from)
     left, right = start, stop - 1
@@ -117,7 +117,7 @@ def swap(rows, a, b):
 
 @inner
 def both_hold(guard, order, start, middle, stop):
-    """Whether both parts of a cut keep all rules; ``guard`` is None where only their sizes count."""
+    """Return True if both parts of a cut satisfy all rules; ``guard`` is None if only their sizes matter."""
     if guard is None:
         return True
     return guard_holds(guard, order, start, middle) and guard_holds(guard, order, middle, stop)
@@ -125,8 +125,8 @@ def both_hold(guard, order, start, middle, stop):
 
 @inner
 def longer(lines):
-    """The same lines with room for twice as many."""
-    # Written out: an assignment of slices takes three seconds to compile, for the message of an error.
+    """Return a copy of the array with space for twice as many rows."""
+    # An explicit loop: a slice assignment takes three seconds to compile, because of its error message.
     found = np.empty((2 * lines.shape[0], lines.shape[1]), np.int64)
     for i in range(lines.shape[0]):
         for j in range(lines.shape[1]):

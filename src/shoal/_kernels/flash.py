@@ -1,6 +1,6 @@
-"""Groups of rows that are equal after generalising each attribute to a level, and what suppressing some would cost.
+"""Group rows that are equal after generalising each attribute to a level, and compute the cost of suppressing groups.
 
-Rows that are equal before are counted together: an *entry* stands for all of them, or for a whole group of a less
+Rows that are equal beforehand are counted together: an *entry* represents all of them, or a whole group of a less
 general vector of levels. The nodes of an entry are packed into 64-bit words, and equal words are found by hashing.
 """
 
@@ -17,7 +17,7 @@ _SHIFT = np.uint64(32)
 
 @jit
 def merge(codes, entries, sizes, parts, at, attributes, word_starts, slots, keys, labels, first, total):
-    """Put entries together whose nodes are equal; groups are numbered by their first entry.
+    """Merge entries whose nodes are equal into groups, numbered by their first entry.
 
     Parameters
     ----------
@@ -26,15 +26,15 @@ def merge(codes, entries, sizes, parts, at, attributes, word_starts, slots, keys
     entries : int32 (m,)
         One of the distinct rows of each entry.
     sizes : int64 (m,)
-        Rows that each entry stands for.
+        Number of rows that each entry represents.
     parts : uint64
         Node of each code, shifted to its place in a word; those of attribute ``attributes[a]`` start at ``at[a]``.
     word_starts : int64 (w + 1,)
-        Which of the attributes share a word.
+        First attribute of each word.
     slots, keys : int32 and uint64 (m, w)
-        Scratch; slots has a power of two of places, at least twice as many as there are entries.
+        Scratch buffers; the length of slots is a power of two, at least twice the number of entries.
     labels, first, total : int32 (m,), int32 (m,), int64 (m,)
-        Written: the group of each entry, the distinct row that stands for each group, and its rows.
+        Outputs: the group of each entry, the distinct row that represents each group, and its number of rows.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def merge(codes, entries, sizes, parts, at, attributes, word_starts, slots, keys
     slots[:capacity] = -1
     n_groups = 0
     for i in range(entries.shape[0]):
-        row = np.uint64(entries[i])  # unsigned places need no test for counting from the end
+        row = np.uint64(entries[i])  # unsigned indices need no check for negative values
         mixed = np.uint64(0)
         for w in range(n_words):
             key = np.uint64(0)
@@ -84,7 +84,7 @@ def _same(keys, one, other, n_words):
 
 @jit
 def mark_small(total, smallest, bad):
-    """Mark the groups of fewer rows with 1, and count their rows."""
+    """Mark the groups of fewer than ``smallest`` rows with 1; return the number of their rows."""
     n = 0
     for g in range(total.shape[0]):
         bad[g] = total[g] < smallest
@@ -95,7 +95,7 @@ def mark_small(total, smallest, bad):
 
 @jit
 def mark_broken(entries, labels, total, tuple_starts, tuple_rows, guard, bad):
-    """Mark groups with 2 that are not marked yet and break a rule; the rows of all marked groups, and how many count.
+    """Mark unmarked groups that violate a rule with 2; return how many rows of marked groups count, and these rows.
 
     The rows of an entry, released or not, are ``tuple_rows[tuple_starts[entry]:tuple_starts[entry + 1]]``.
     """
@@ -106,7 +106,7 @@ def mark_broken(entries, labels, total, tuple_starts, tuple_rows, guard, bad):
             bad[g] = 2
         if bad[g]:
             n += total[g]
-            # Marked rows move to the front, over rows that were looked at before.
+            # Marked rows move to the front, over rows that were processed before.
             for i in range(starts[g], starts[g + 1]):
                 order[n_marked] = order[i]
                 n_marked += 1
@@ -132,9 +132,9 @@ def _rows_by_group(entries, labels, n_groups, tuple_starts, tuple_rows):
 
 @jit
 def suppression_cost(codes, first, total, bad, last_mark, cost, at, full):
-    """What suppressing groups with a mark up to ``last_mark`` adds to the loss of generalising them.
+    """Return the additional loss of suppressing groups with a mark up to ``last_mark`` instead of generalising them.
 
-    ``cost[at[j] + code]`` is what the node of a code loses, ``full`` what a suppressed row loses in all.
+    ``cost[at[j] + code]`` is the loss of the node of a code, ``full`` the total loss of a suppressed row.
     """
     added = 0.0
     for g in range(first.shape[0]):

@@ -1,4 +1,4 @@
-"""Find the vector of levels that recodes most rows at a low price, again and again on the rows that are left."""
+"""Repeatedly find the vector of levels that recodes the most remaining rows at a low price."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from shoal._kernels.flash import mark_broken, mark_small, merge
 
 
 class Field(NamedTuple):
-    """Distinct rows, and what their codes are at each level."""
+    """Distinct rows, and the nodes of their codes at each level."""
 
     codes: np.ndarray
     """int32 (t, q)."""
     parts: np.ndarray
     """uint64: node of each code at each level, shifted to its place in a word."""
     cost: np.ndarray
-    """float64: what is lost there, in units of one price; indexed like ``parts``."""
+    """float64: the loss of the node, in units of one price; indexed like ``parts``."""
     at: np.ndarray
     n_codes: np.ndarray
     """int64 (q,): code c of attribute j at level l is entry ``at[j] + l * n_codes[j] + c``."""
     tops: np.ndarray
     word: np.ndarray
-    """int64 (q,): the highest level of each attribute, where all codes are alike, and its word; words ascend."""
+    """int64 (q,): the highest level of each attribute, where all codes are equal, and its word; words ascend."""
     tuple_starts: np.ndarray
     tuple_rows: np.ndarray
-    """The rows of the table that each distinct row stands for."""
+    """The rows of the table that each distinct row represents."""
 
 
 class Vectors(NamedTuple):
-    """Vectors of levels, those of a grid in the order of its cells, and what is known of them."""
+    """Vectors of levels, those of a grid in the order of its cells, with counts and bounds."""
 
     levels: np.ndarray
     """int64 (v, q)."""
@@ -39,21 +39,21 @@ class Vectors(NamedTuple):
     strides: np.ndarray
     """int64 (q,)."""
     good: np.ndarray
-    """int32 (v, prices): rows in good groups of at most each price, when the vector was counted last."""
+    """int32 (v, prices): number of rows in good groups of at most each price, when the vector was last counted."""
     reach: np.ndarray
-    """int32 (v, prices): rows that can be in good groups of at most each price from then on.
+    """int32 (v, prices): upper bound of the rows in good groups of at most each price from then on.
 
-    Where parts of a group that breaks a rule may keep it, these are all rows in large enough groups. Else it is the
-    same array as ``good``.
+    If parts of a group that violates a rule may satisfy it, these are all rows in large enough groups. Otherwise it is
+    the same array as ``good``.
     """
     cap: np.ndarray
-    """int64 (v,): rows that it can recode at most, at any price."""
+    """int64 (v,): upper bound of the rows that it can recode, at any price."""
     counted: np.ndarray
-    """int64 (v,): the step at which it was counted last."""
+    """int64 (v,): the step at which it was last counted."""
 
 
 class LocalScratch(NamedTuple):
-    """Scratch."""
+    """Scratch buffers."""
 
     slots: np.ndarray
     keys: np.ndarray
@@ -65,26 +65,26 @@ class LocalScratch(NamedTuple):
 
 @jit
 def best_step(field, vectors, entries, sizes, order, step, price, best, best_count, smallest, guard, space):
-    """The vector whose good groups of at most ``price`` hold most of the rows that are left, of several the first one.
+    """Find the vector whose good groups of at most ``price`` hold the most remaining rows, the first one if tied.
 
-    The rows in large enough groups only become fewer while rows are taken away, and are no more than in groups of any
-    more general vector. So earlier counts are bounds, and a vector is counted again only if it may still be the best.
+    The number of rows in large enough groups only decreases while rows are removed, and never exceeds that of a more
+    general vector. Earlier counts are thus bounds, and a vector is counted again only if it may still be the best.
 
     Parameters
     ----------
     entries, sizes : int32 (m,), int64 (m,)
-        The distinct rows that are left, and the rows that each stands for.
+        The remaining distinct rows, and the number of rows that each represents.
     order : int64
-        Vectors to be looked at, those with the highest bound first.
+        Vectors to examine, those with the highest bound first.
     step : int
         Number of this step.
     best, best_count : int
-        The best vector of those looked at before, and its rows; -1 and one row less than there must be if none was.
+        The best vector examined before, and its rows; -1 and one row less than required if there is none.
 
     Returns
     -------
     best, best_count, n_counted : int
-        The best vector so far, its rows, and how many vectors were counted.
+        The best vector so far, its rows, and the number of vectors counted.
     """
     n_counted = 0
     for v in order:
@@ -104,7 +104,7 @@ def best_step(field, vectors, entries, sizes, order, step, price, best, best_cou
 
 @inner
 def _count_good(field, vectors, v, entries, sizes, smallest, guard, space):
-    """Write how many rows are in good groups of at most each price; the number of rows in large enough groups."""
+    """Write the number of rows in good groups of at most each price; return that of rows in large enough groups."""
     m, levels = entries.shape[0], vectors.levels[v]
     n = _merge_at(field, levels, entries, sizes, space)
     total, bad = space.total[:n], space.bad[:n]
@@ -120,7 +120,7 @@ def _count_good(field, vectors, v, entries, sizes, smallest, guard, space):
 
 @inner
 def _sum_by_price(field, levels, first, total, bad, rows):
-    """Write the rows of groups that are not bad, of at most each price."""
+    """Write the number of rows in groups of at most each price that are not bad."""
     rows[:] = 0
     for g in range(total.shape[0]):
         if not bad[g]:
@@ -131,7 +131,7 @@ def _sum_by_price(field, levels, first, total, bad, rows):
 
 @inner
 def price_of(field, levels, row, n_prices):
-    """The lowest price at which a distinct row can be recoded to these levels."""
+    """Return the lowest price at which a distinct row can be recoded to these levels."""
     lost = 0.0
     for j in range(levels.shape[0]):
         lost += field.cost[field.at[j] + levels[j] * field.n_codes[j] + field.codes[row, j]]
@@ -140,7 +140,7 @@ def price_of(field, levels, row, n_prices):
 
 @inner
 def _merge_at(field, levels, entries, sizes, space):
-    """Groups of entries at a vector of levels: attributes at their top tell nothing apart, and are left out."""
+    """Group entries at a vector of levels; attributes at their top do not distinguish entries and are left out."""
     q = levels.shape[0]
     attributes, at = np.empty(q, np.int64), np.empty(q, np.int64)
     word_starts = np.zeros(space.keys.shape[1] + 1, np.int64)
@@ -159,7 +159,7 @@ def _merge_at(field, levels, entries, sizes, space):
 
 @inner
 def _lower_caps(vectors, v, count):
-    """No less general vector than v has more rows in large enough groups."""
+    """Lower the caps of all vectors at most as general as v: none has more rows in large enough groups."""
     q = vectors.shape.shape[0]
     highest, now = np.empty(q, np.int64), np.zeros(q, np.int64)
     for j in range(q):
@@ -180,13 +180,13 @@ def _lower_caps(vectors, v, count):
 
 @jit
 def take_step(field, levels, entries, sizes, price, n_prices, smallest, guard, space):
-    """The group of each entry that this vector recodes at this price, numbered in order; -1 for those that stay.
+    """Return the group of each entry that this vector recodes at this price, numbered in order; -1 for the others.
 
     Returns
     -------
     labels : int32 (m,)
     first : int32 (groups,)
-        The distinct row that stands for each group.
+        The distinct row that represents each group.
     """
     m = entries.shape[0]
     n = _merge_at(field, levels, entries, sizes, space)

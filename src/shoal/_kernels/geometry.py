@@ -1,4 +1,4 @@
-"""Rows packed into machine words, and how wide a range of codes is.
+"""Rows packed into machine words, and widths of ranges of codes.
 
 Several codes share a 64-bit word, so that a row of eight attributes moves in one load and one store.
 """
@@ -12,13 +12,13 @@ import numpy as np
 from shoal._kernels._jit import inner, jit
 
 LINE, TREE, SET = 0, 1, 2
-"""How an attribute generalises: to a range of positions, to a node of a tree, to a set of values."""
+"""Generalisation of an attribute: to a range of positions, to a node of a tree, to a set of values."""
 LARGEST_SET = 100
-"""A set of more values than this is released as the top: nobody reads it, and written into every row it fills disks."""
+"""A larger set is released as the top: it is unreadable, and fills disks when it is written into every row."""
 
 
 class Layout(NamedTuple):
-    """Where the code of each attribute lies in a packed row."""
+    """Position of the code of each attribute in a packed row."""
 
     word: np.ndarray
     shift: np.ndarray
@@ -26,12 +26,12 @@ class Layout(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """What codes mean, for all attributes one behind the other."""
+    """Meaning of codes, concatenated over all attributes."""
 
     form: np.ndarray
     """int64 (q,): LINE, TREE or SET."""
     weight: np.ndarray
-    """float64 (q,): how much an attribute's width counts."""
+    """float64 (q,): weight of an attribute's width."""
     n_values: np.ndarray
     """int64 (q,)."""
     missing: np.ndarray
@@ -48,16 +48,16 @@ class Geometry(NamedTuple):
     last: np.ndarray
     node_loss: np.ndarray
     node_at: np.ndarray
-    """Last leaf under a node of attribute j, and what is lost there: last[node_at[j] + node]."""
+    """Last leaf under a node of attribute j, and the loss of the node: last[node_at[j] + node]."""
 
 
 class Rows(NamedTuple):
-    """Packed rows in the order in which a partitioner lays them."""
+    """Packed rows in the order of a partitioner."""
 
     words: np.ndarray
     """uint64 (n, w)."""
     order: np.ndarray
-    """int32 or int64 (n,): the row of the table that lies at each place."""
+    """int32 or int64 (n,): the row of the table at each place."""
     layout: Layout
 
 
@@ -71,14 +71,14 @@ def pack(codes, j, layout, words):
 
 @inner
 def code_of(rows, i, j):
-    """The code of attribute j at place i."""
+    """Return the code of attribute j at place i."""
     layout = rows.layout
     return np.int64((rows.words[i, layout.word[j]] >> layout.shift[j]) & layout.mask[j])
 
 
 @inner
 def ancestor_level(geometry, j, low, high):
-    """The lowest level at which two leaves of a tree have the same node."""
+    """Return the lowest level at which two leaves of a tree have the same node."""
     at = geometry.table_at[j] + low * geometry.n_levels[j]
     level = 0
     while geometry.last[geometry.node_at[j] + geometry.table[at + level]] < high:
@@ -88,9 +88,9 @@ def ancestor_level(geometry, j, low, high):
 
 @inner
 def width(geometry, j, low, high, n_distinct):
-    """How much is lost when codes low..high of attribute j are released as one, from 0 to 1.
+    """Return the loss, from 0 to 1, of releasing codes low..high of attribute j as one.
 
-    ``n_distinct`` is the number of values in the group; only SET attributes look at it.
+    ``n_distinct`` is the number of distinct values in the group; only SET attributes use it.
     """
     if low == high:
         return 0.0
@@ -108,7 +108,7 @@ def width(geometry, j, low, high, n_distinct):
 
 @jit
 def ranges(codes, labels, low, high, n_values):
-    """Lowest and highest code in each group; rows with a negative label do not count."""
+    """Write the lowest and highest code of each group; rows with a negative label do not count."""
     low[:] = n_values
     high[:] = -1
     for i in range(codes.shape[0]):

@@ -1,4 +1,4 @@
-"""Group equal rows, and count what is in each group."""
+"""Group equal rows, and count the values in each group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHIFT = np.uint64(29)
 
 @jit
 def look_up(numbers, low, table, out):
-    """``out[i] = table[numbers[i] - low]`` without a temporary array of the size of ``numbers``."""
+    """Set ``out[i] = table[numbers[i] - low]`` without a temporary array of the size of ``numbers``."""
     for i in range(numbers.shape[0]):
         out[i] = table[numbers[i] - low]
 
@@ -26,7 +26,7 @@ def fill_missing(codes, code, out):
 
 @jit
 def some_row(codes, n_codes):
-    """A row that has each code; rows with a negative code do not count."""
+    """Return one row for each code; rows with a negative code do not count."""
     rows = np.zeros(n_codes, np.int64)
     for i in range(codes.shape[0]):
         if codes[i] >= 0:
@@ -43,9 +43,9 @@ def mark_present(numbers, low, present):
 
 @jit
 def count_numbers(numbers, n_numbers):
-    """How often each of ``0, 1, ..., n_numbers - 1`` occurs."""
-    # Most rows may have the same number, and adding to a counter waits for what was added to it just before: four
-    # counters in turn take a third of the time of one, and a sixth of that of numpy's bincount.
+    """Return how often each of ``0, 1, ..., n_numbers - 1`` occurs."""
+    # Most rows may have the same number, and adding to a counter waits for the previous addition: four alternating
+    # counters take a third of the time of one, and a sixth of that of numpy's bincount.
     found = np.zeros((4, n_numbers), np.int64)
     for i in range(numbers.shape[0]):
         found[i & 3, numbers[i]] += 1
@@ -54,8 +54,8 @@ def count_numbers(numbers, n_numbers):
 
 @jit
 def part_rows(rows, goes_left):
-    """The rows that go left, and the others."""
-    # Both are written each time, since a branch that goes either way takes up to five times as long.
+    """Return the rows that go left, and the others."""
+    # Both are written each time, since an unpredictable branch takes up to five times as long.
     left, right = np.empty_like(rows), np.empty_like(rows)
     n_left = 0
     for i in range(rows.shape[0]):
@@ -65,7 +65,7 @@ def part_rows(rows, goes_left):
 
 
 def group_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number the distinct rows of a matrix in order of first appearance.
+    """Label the distinct rows of a matrix in order of first appearance.
 
     Returns
     -------
@@ -83,11 +83,11 @@ def group_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @jit
 def _group_until_full(rows, row, n_groups, slots, first, hashes, labels):
-    """Number rows from one on, until there are more groups than the table holds; returns the row it came to.
+    """Label rows from ``row`` on until the table is full; return the next row and the number of groups.
 
-    A hash table with open addressing; rows are compared in full, so that two different rows never share a group. It is
-    made longer elsewhere: numba counts references to an array that may be another one in the next round, which took as
-    long as all the rest.
+    The hash table uses open addressing; rows are compared in full, so that two different rows never share a group. It
+    is enlarged elsewhere: numba counts references to an array that is reassigned in a loop, which took as long as all
+    the rest.
     """
     q = rows.shape[1]
     shift = count_unused_bits(slots)
@@ -119,13 +119,13 @@ def _group_until_full(rows, row, n_groups, slots, first, hashes, labels):
 
 
 def empty_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slots of a hash table, which hold numbers or -1; the first row and the hash of each number, half as many."""
+    """Return an empty hash table: slots that hold labels or -1; half as many first rows, and hashes, of the labels."""
     n_slots = 1 << 12  # made in 2 µs
     return np.full(n_slots, -1, np.int32), np.empty(n_slots // 2, np.int64), np.empty(n_slots // 2, np.uint64)
 
 
 def enlarge_table(first: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A hash table of four times as many slots, which holds what a full one holds."""
+    """Return a hash table with the content of a full one and four times as many slots."""
     n_slots = 8 * len(first)
     slots = np.full(n_slots, -1, np.int32)
     _fill(slots, hashes)
@@ -133,7 +133,7 @@ def enlarge_table(first: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np
 
 
 def lengthen(array: np.ndarray, length: int) -> np.ndarray:
-    """The same array with room behind it."""
+    """Return a copy of the array with spare space at its end."""
     longer = np.empty((length, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer
@@ -151,7 +151,7 @@ def _fill(slots, hashes):
 
 @inner
 def count_unused_bits(slots):
-    """How many bits of a hash there are beside those that choose the slot, which are the highest."""
+    """Return the number of bits of a hash other than the highest ones, which choose the slot."""
     bits = 0
     while slots.shape[0] >> bits > 1:
         bits += 1
@@ -160,7 +160,7 @@ def count_unused_bits(slots):
 
 @jit
 def order_by_label(labels, n_groups):
-    """Rows sorted by label, stable: ``order[starts[g]:starts[g + 1]]`` are the rows of group g."""
+    """Sort rows by label, stable: ``order[starts[g]:starts[g + 1]]`` are the rows of group g."""
     starts = np.zeros(n_groups + 1, np.int64)
     for i in range(labels.shape[0]):
         starts[labels[i] + 1] += 1
@@ -177,9 +177,9 @@ def order_by_label(labels, n_groups):
 
 @jit
 def tally(codes, order, starts, counted, n_values):
-    """Sparse counts of ``codes`` per group: (indptr, values, counts), values ascending within a group.
+    """Count ``codes`` per group as sparse arrays (indptr, values, counts), values ascending within a group.
 
-    ``counted`` is a mask of the rows that count; of length 0 it means all rows.
+    ``counted`` is a mask of the rows that count; an empty mask means all rows.
     """
     n_groups = starts.shape[0] - 1
     histogram = np.zeros(n_values, np.int64)
@@ -208,7 +208,7 @@ def tally(codes, order, starts, counted, n_values):
 
 @jit
 def label_rows(order, leaf_start, labels):
-    """Number the groups by where they start."""
+    """Label the rows of each leaf; groups are numbered by their first position."""
     n_leaves = leaf_start.shape[0]
     for g in range(n_leaves):
         stop = leaf_start[g + 1] if g + 1 < n_leaves else order.shape[0]

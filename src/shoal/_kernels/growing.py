@@ -1,7 +1,7 @@
-"""Trees of cuts: parts of a packed table are cut in two, and each half again, in place.
+"""Trees of cuts: parts of a packed table are cut in two recursively, in place.
 
-How a cut is chosen is the rule of a method. Which rule it is, an argument tells that is None for one of them: numba
-then leaves out the other one, so that each is compiled by itself.
+Each method has a rule that chooses cuts. An argument that is None for one of the rules selects it: numba then omits
+the other one, so that each is compiled separately.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shoal._kernels._jit import inner, jit
 from shoal._kernels.cutting import longer
 
 NO_CUT = np.int64(-1)
-NOBODY = np.int64(-1)
+NO_PARENT = np.int64(-1)
 """The parent of a part, and of a left child, which follows its parent anyway."""
 
 
@@ -21,13 +21,12 @@ NOBODY = np.int64(-1)
 def grow(task, guard, ties, packed, starts, low, high):
     """Cut each of several parts until no admissible cut is left.
 
-    Part p holds the rows starts[p]..starts[p + 1], with codes within low[p]..high[p]. ``guard`` is None where only the
-    size of a group counts. ``packed`` is None for Mondrian's cuts, and True for those of an R+ tree. ``ties`` is None
-    for strict cuts; for relaxed ones of Mondrian ``ties`` are codes by which rows are ordered that equal each other in
-    all attributes.
+    Part p holds the rows starts[p]..starts[p + 1], with codes within low[p]..high[p]. ``guard`` is None if only the
+    size of a group matters. ``packed`` is None for Mondrian's cuts, and True for those of an R+ tree. ``ties`` is None
+    for strict cuts; for relaxed ones of Mondrian ``ties`` are codes that order rows which are equal in all attributes.
 
-    Returns the trees in preorder, one behind the other: attribute (NO_CUT in a leaf), from and to (codes from <= code <
-    to go left), right (the right child; the left one is the next node; in a leaf its number); where each leaf starts;
+    Return the trees in preorder, concatenated: attribute (NO_CUT for a leaf), from and to (codes from <= code < to go
+    left), right (the right child, the left one being the next node; for a leaf its number); the start of each leaf;
     and the first node of each part.
     """
     n_parts, q = low.shape
@@ -41,12 +40,12 @@ def grow(task, guard, ties, packed, starts, low, high):
     leaf_start = np.empty(most_leaves, np.int64)
     roots = np.empty(n_parts, np.int64)
     n_nodes, n_leaves = np.int64(0), 0
-    # Depth-first, left first. An entry of the stack: where the group starts and stops, whose right child it is, and its
-    # bounds. A cut halves a group as a rule, but single values can peel off one by one, so the stack can grow.
+    # Depth-first, left first. A stack entry holds start and stop of a group, the node whose right child it is, and its
+    # bounds. A cut usually halves a group, but single values can be cut off one by one, so the stack can grow.
     stack = np.empty((64, 3 + 2 * q), np.int64)
     for p in range(n_parts):
         roots[p] = n_nodes
-        _push(stack, np.int64(0), starts[p], starts[p + 1], NOBODY, low[p], high[p])
+        _push(stack, np.int64(0), starts[p], starts[p + 1], NO_PARENT, low[p], high[p])
         depth = np.int64(1)
         while depth > 0:
             depth -= 1
@@ -68,7 +67,7 @@ def grow(task, guard, ties, packed, starts, low, high):
             if depth + 2 > stack.shape[0]:
                 stack = longer(stack)
             _push(stack, depth, middle, end, node, group_low, group_high)
-            _push(stack, depth + 1, begin, middle, NOBODY, group_low, group_high)
+            _push(stack, depth + 1, begin, middle, NO_PARENT, group_low, group_high)
             depth += 2
     tree = (attribute[:n_nodes].copy(), cut_from[:n_nodes].copy(), cut_to[:n_nodes].copy(), right[:n_nodes].copy())
     return tree, leaf_start[:n_leaves].copy(), roots
@@ -85,16 +84,16 @@ def _push(stack, at, start, stop, parent, low, high):
 
 @jit
 def cut_once(task, guard, ties, packed, start, stop, low, high):
-    """A single cut, for callers that hand parts of a large table to several threads; see ``split``."""
+    """Make a single cut, for callers that pass parts of a large table to several threads; see ``split``."""
     return split(task, guard, ties, packed, start, stop, low, high)
 
 
 @inner
 def split(task, guard, ties, packed, start, stop, low, high):
-    """Make the best admissible cut of one group: (attribute, from, to, first row of the right part).
+    """Make the best admissible cut of one group; return (attribute, from, to, first row of the right part).
 
-    Every attribute has its own best place; the attribute is chosen for which that cut is worth most, the next best if
-    constraints refuse it. ``low`` and ``high`` are narrowed to the group.
+    Every attribute has its own best place; the attribute whose cut has the highest merit is chosen, the next best one
+    if constraints reject it. ``low`` and ``high`` are narrowed to the group.
     """
     n = stop - start
     q = low.shape[0]

@@ -1,4 +1,4 @@
-"""What a partitioner asks of every group it makes, beside its size."""
+"""Rules that a partitioner requires of every group besides its size."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from shoal._kernels.privacy import Rules, rules_hold
 
 
 class Guard(NamedTuple):
-    """Rules, the columns they look at, and scratch space; one for each thread."""
+    """Rules, the columns they refer to, and scratch buffers; one for each thread."""
 
     rules: Rules
     sensitive: np.ndarray
     """uint32 (n, s)."""
     members: np.ndarray
-    """uint8 (n,): the rows that are released; of length 0 when all are."""
+    """uint8 (n,): 1 for released rows; of length 0 if all are."""
     weights: np.ndarray
-    """int64 (n,): how many rows each row stands for; of length 0 when each stands for itself."""
+    """int64 (n,): number of rows that each row represents; of length 0 if each represents only itself."""
     histogram: np.ndarray
     touched: np.ndarray
 
 
 @inner
 def guard_holds(guard, order, start, stop):
-    """Whether all rules hold for the group made of the rows ``order[start:stop]``."""
+    """Return True if all rules hold for the group of the rows ``order[start:stop]``."""
     return rules_hold(
         guard.rules, guard.sensitive, guard.members, guard.weights, order, start, stop, guard.histogram, guard.touched
     )
@@ -34,5 +34,5 @@ def guard_holds(guard, order, start, stop):
 
 @jit
 def rows_hold(guard, rows):
-    """Whether all rules hold for a group of these rows."""
+    """Return True if all rules hold for a group of these rows."""
     return guard_holds(guard, rows, 0, rows.shape[0])

@@ -1,4 +1,4 @@
-"""Common ancestors in a hierarchy, by the leaf runs of its nodes.
+"""Common ancestors in a hierarchy, from the leaf runs of its nodes.
 
 Leaves are numbered depth first, so the values under a node are the run ``first[node] .. last[node]``, and the lowest
 node over a set of values is the first one above its smallest leaf whose run reaches its largest leaf.

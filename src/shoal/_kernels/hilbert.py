@@ -1,6 +1,6 @@
-"""Where cells of a grid lie along the d-dimensional Hilbert curve, and the order of rows along it.
+"""Keys of the cells of a grid along the d-dimensional Hilbert curve, and the order of rows along it.
 
-A key is a number of d x bits bits, the highest first, in as many 64-bit words as it takes.
+A key is a number of d x bits bits, most significant first, in as many 64-bit words as necessary.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import numpy as np
 from shoal._kernels._jit import inner, jit
 
 BLOCK = 512
-"""Rows that are transformed together. The loops over a block have no branches, so that they run on vectors: 38 ns a row
-of eight attributes; with the last step row by row it is 97 ns."""
+"""Rows that are transformed together. The loops over a block have no branches, so that they are vectorised: 38 ns per
+row of eight attributes, or 97 ns with the last step row by row."""
 DIGIT = np.uint64(11)
-"""Bits that are sorted by in one pass: 2,048 places to write to still fit into the nearest cache."""
+"""Bits sorted in one pass: 2,048 write positions still fit into the L1 cache."""
 MASK = np.uint64(2047)
 ONE = np.uint64(1)
 
@@ -22,8 +22,8 @@ ONE = np.uint64(1)
 def fill_keys(words, layout, dimensions, coordinate, coordinate_at, bits, start, stop, keys):
     """Write the keys of the packed rows start..stop.
 
-    ``dimensions`` are the attributes, the one that makes the first dimension first. The coordinate of code c of
-    attribute j is ``coordinate[coordinate_at[j] + c]``; it has ``bits`` bits.
+    ``dimensions`` are the attributes in the order of the dimensions. The coordinate of code c of attribute j is
+    ``coordinate[coordinate_at[j] + c]``; it has ``bits`` bits.
     """
     d = dimensions.shape[0]
     block, line = np.empty((d, BLOCK), np.uint64), np.empty((keys.shape[1], BLOCK), np.uint64)
@@ -43,7 +43,7 @@ def fill_keys(words, layout, dimensions, coordinate, coordinate_at, bits, start,
 
 @inner
 def _to_curve(block, bits):
-    """Turn coordinates into the bits of the key, in place (J. Skilling, Programming the Hilbert curve, 2004).
+    """Transform coordinates into the bits of the key, in place (J. Skilling, Programming the Hilbert curve, 2004).
 
     Bit b of entry j is then bit (b x d + d - 1 - j) of the key.
     """
@@ -69,7 +69,7 @@ def _to_curve(block, bits):
 
 @inner
 def _turn(first, entry, bit, exchange):
-    """Where the bit is set, invert the lower bits of the first entry; elsewhere exchange them with this entry's."""
+    """Invert the lower bits of the first entry where the bit is set; elsewhere exchange them with this entry's."""
     below = (ONE << bit) - ONE
     if not exchange:
         for i in range(BLOCK):
@@ -84,7 +84,7 @@ def _turn(first, entry, bit, exchange):
 
 @inner
 def _lay_out(block, bits, line):
-    """Put the bits of a block of keys side by side, a word of all keys after the other."""
+    """Interleave the bits of a block into keys, one word of all keys after the other."""
     d = block.shape[0]
     line[:] = 0
     place = 0
@@ -99,7 +99,7 @@ def _lay_out(block, bits, line):
 
 @jit
 def part_by_first_digit(keys, order):
-    """Order all rows by the highest digit in which keys differ, stable; returns where each value of it starts."""
+    """Sort all rows by the highest digit in which keys differ, stable; return where each value of it starts."""
     differ = np.uint64(0)
     for i in range(keys.shape[0]):
         differ |= keys[i, 0] ^ keys[0, 0]
@@ -121,7 +121,7 @@ def part_by_first_digit(keys, order):
 
 @jit
 def sort_by_key(keys, order, start, stop):
-    """Sort ``order[start:stop]`` by key, stable: digit by digit from the lowest, without digits that never differ."""
+    """Sort ``order[start:stop]`` by key, stable: digit by digit from the lowest, skipping digits that never differ."""
     n = stop - start
     now, then = order[start:stop], np.empty(n, order.dtype)
     column, moved = np.empty(n, np.uint64), np.empty(n, np.uint64)
@@ -137,7 +137,7 @@ def sort_by_key(keys, order, start, stop):
                 column, moved = moved, column
                 now, then = then, now
             shift += DIGIT
-    # After an odd number of passes the result lies in the other array.
+    # After an odd number of passes the result is in the other array.
     for i in range(n):
         order[start + i] = now[i]
 
@@ -157,9 +157,9 @@ def _scatter(column, now, shift, moved, then):
 
 @jit
 def nearest_runs(keys, first, last, labels):
-    """The run whose keys, ``first[r]`` to ``last[r]``, enclose each key; between two runs the nearer one on the curve.
+    """Find the run whose keys, ``first[r]`` to ``last[r]``, enclose each key; between two runs the nearer on the curve.
 
-    Of several that end or begin with the key it is the first.
+    If several runs end or begin with the key, the first one is chosen.
     """
     for i in range(keys.shape[0]):
         # The first run that does not end before the key.
@@ -186,7 +186,7 @@ def _precedes(key, other):
 
 @inner
 def _is_nearer(key, below, above):
-    """Whether a key lies between these two, and as near to the one below as to the one above, or nearer."""
+    """Return True if a key lies between these two, at most as far from the one below as from the one above."""
     if not _precedes(key, above):
         return False
     to_below, to_above = _difference(key, below), _difference(above, key)
@@ -195,7 +195,7 @@ def _is_nearer(key, below, above):
 
 @inner
 def _difference(key, other):
-    """Key minus a smaller one, word by word from the lowest."""
+    """Subtract a smaller key, word by word from the lowest."""
     found = np.empty_like(key)
     borrow = np.uint64(0)
     for w in range(key.shape[0] - 1, -1, -1):

@@ -1,8 +1,8 @@
-"""Which released rows a person fits, and which are nearest: released values are runs of codes.
+"""Find the released rows that match a person, and the nearest ones; released values are runs of codes.
 
 A cell of a released table (a value, a range, a set, a node, the top) is a list of runs of the codes of its column. Rows
-whose value is known are *points*. For each code of a column a row of bits says which released tuples contain it, so
-that the tuples which a point fits are the bits that its rows have in common: 64 tuples at a time.
+with known values are *points*. For each code of a column a bitset marks the released tuples that contain it, so that
+the tuples matching a point are the intersection of the bitsets of its codes: 64 tuples at a time.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from shoal._kernels._jit import inner, jit
 
 CHUNK = 512
-"""Points whose rows of bits are held at a time."""
+"""Points whose bitsets are held at a time."""
 TIGHT = 1e-6
-"""How much further a cell of all values is than a single value, where both contain the point."""
+"""Additional distance of a cell of all values over that of a single value, if both contain the point."""
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ONE, _NONE, _TOP = np.uint64(1), np.uint64(0), np.uint64(58)
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
@@ -25,7 +25,7 @@ _PLACES[[((0x03F79D71B4CB0A89 << bit) & 0xFFFFFFFFFFFFFFFF) >> 58 for bit in ran
 
 
 class Runs(NamedTuple):
-    """What cells contain, those of all columns one behind the other."""
+    """Content of cells, concatenated over all columns."""
 
     at: np.ndarray
     """int64 (cells + 1,): the runs of cell c are ``at[c]`` to ``at[c + 1]``."""
@@ -37,48 +37,48 @@ class Runs(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Where cells lie, for distances."""
+    """Positions of cells, for distances."""
 
     cell_at: np.ndarray
     """int64 (columns + 1,): the cells of column j."""
     code_at: np.ndarray
     """int64 (columns + 1,): the codes of column j in ``place``."""
     place: np.ndarray
-    """float64 (codes,): where a code lies on a line; NaN for names and for the missing value."""
+    """float64 (codes,): position of a code on a line; NaN for nominal values and for the missing value."""
     low: np.ndarray
     high: np.ndarray
-    """float64 (cells,): ends on the line; NaN where there are none."""
+    """float64 (cells,): ends on the line; NaN if there are none."""
     share: np.ndarray
-    """float64 (cells,): which part of the column's values a cell contains, from 0 for a single one to 1 for all."""
+    """float64 (cells,): share of the column's values in a cell, from 0 for a single one to 1 for all."""
     scale: np.ndarray
     """float64 (columns,): 1 / width of the column."""
 
 
 class _Space(NamedTuple):
     bits: np.ndarray
-    """uint64 (codes in the chunk, words): which tuples contain a code."""
+    """uint64 (codes in the chunk, words): bitset of the tuples that contain a code."""
     row: np.ndarray
-    """int64 (points of the chunk, columns): the row of bits of each value."""
+    """int64 (points of the chunk, columns): the bitset of each value."""
     below: np.ndarray
-    """int64: how many lower codes the chunk has, for each code."""
+    """int64: number of lower codes in the chunk, for each code."""
 
 
 @jit
 def count_matches(points, weights, tuples, sizes, runs):
-    """Rows of tuples that each point fits, and the other way round.
+    """Count the rows of tuples that match each point, and the rows of points that match each tuple.
 
     Parameters
     ----------
     points : int (p, q), codes
-    weights : int64 (p,), how many rows each point stands for
-    tuples : int (t, q), cells, by their number among the cells of all columns
-    sizes : int64 (t,), how many rows each tuple stands for
+    weights : int64 (p,), number of rows that each point represents
+    tuples : int (t, q), cells, numbered over all columns
+    sizes : int64 (t,), number of rows that each tuple represents
     runs : Runs
 
     Returns
     -------
-    counts : int64 (p,), rows of tuples that a point fits
-    fitting : int64 (t,), rows of points that fit a tuple
+    counts : int64 (p,), rows of tuples that match a point
+    fitting : int64 (t,), rows of points that match a tuple
     some : int64 (t,), one of these points, or -1
     """
     counts = np.zeros(points.shape[0], np.int64)
@@ -102,7 +102,7 @@ def count_matches(points, weights, tuples, sizes, runs):
 
 @jit
 def highest_match(points, tuples, numbers, runs):
-    """The highest number among the tuples that each point fits; 0 if it fits none."""
+    """Return the highest number among the tuples that match each point; 0 if none does."""
     highest = np.zeros(points.shape[0])
     space = _make_space(points, tuples, runs)
     for start in range(0, points.shape[0], CHUNK):
@@ -120,12 +120,12 @@ def highest_match(points, tuples, numbers, runs):
 
 @jit
 def tally_matches(points, truth, tuples, at, secrets, counts, n_secrets, runs):
-    """The secrets of the rows that each point fits: ``secrets[at[t]:at[t + 1]]`` are those of tuple t.
+    """Count the secrets of the rows that match each point: ``secrets[at[t]:at[t + 1]]`` are those of tuple t.
 
     Returns
     -------
-    total : int64 (p,), rows that the point fits
-    guess : int64 (p,), the most frequent secret among them, of several the one of the lowest code; -1 if there is none
+    total : int64 (p,), rows that match the point
+    guess : int64 (p,), the most frequent secret among them, the one of the lowest code if tied; -1 if there is none
     most : int64 (p,), how often it occurs
     right : int64 (p,), how often the secret ``truth`` of the point occurs
     """
@@ -153,10 +153,10 @@ def tally_matches(points, truth, tuples, at, secrets, counts, n_secrets, runs):
 
 @jit
 def nearest_rows(points, tuples, starts, order, uniform, runs, ends):
-    """The released rows nearest to each point, as many as ``uniform`` has columns; ties are drawn by these numbers.
+    """Return the released rows nearest to each point, one per column of ``uniform``, which breaks ties at random.
 
-    A cell is 0 from the values it contains; else it is as far as its nearer end, by the width of the column, and 1 from
-    names it does not contain. Of two cells that contain a value the one of fewer values is a little nearer.
+    The distance of a cell is 0 from the values it contains, else that of its nearer end relative to the width of the
+    column, and 1 from other nominal values. Of two cells that contain a value, the smaller one is slightly nearer.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def nearest_rows(points, tuples, starts, order, uniform, runs, ends):
             far[t] = distance
         for slot in range(n):
             t, rank = _draw_nearest(far, starts, taken, uniform[i, slot])
-            # Rows that were taken stand in front, so that the next draw is among the others.
+            # Rows that were drawn move to the front, so that the next draw is among the others.
             front = starts[t] + taken[t]
             rows[front], rows[front + rank] = rows[front + rank], rows[front]
             found[i, slot] = rows[front]
@@ -193,7 +193,7 @@ def nearest_rows(points, tuples, starts, order, uniform, runs, ends):
 
 @jit
 def nested_cells(at, first, last, cells):
-    """Which of these cells lie within each of them: ``found[found_at[i]:found_at[i + 1]]`` are within the i-th one.
+    """Find the cells within each of these cells: ``found[found_at[i]:found_at[i + 1]]`` are within the i-th one.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def nested_cells(at, first, last, cells):
 
 @inner
 def _is_within(at, first, last, inner_cell, outer_cell):
-    """Whether every run of one cell lies within a run of the other; runs ascend and do not touch."""
+    """Return True if every run of one cell lies within a run of the other; runs ascend and do not touch."""
     outer, end = at[outer_cell], at[outer_cell + 1]
     for r in range(at[inner_cell], at[inner_cell + 1]):
         while outer < end and last[outer] < last[r]:
@@ -242,10 +242,10 @@ def _make_space(points, tuples, runs):
 
 @inner
 def _mark(points, start, stop, tuples, runs, space):
-    """Set the bits of all codes that points of this chunk have.
+    """Set the bitsets of all codes that occur in points of this chunk.
 
-    Each run flips a tuple's bit where it begins and behind its end; summing the flips up from the lowest code to the
-    highest gives the bits, at a cost that does not grow with the length of the runs.
+    Each run flips a tuple's bit at its start and after its end; a cumulative XOR from the lowest code to the highest
+    gives the bits, at a cost that does not grow with the length of the runs.
     """
     used = 0
     for j in range(points.shape[1]):
@@ -266,7 +266,7 @@ def _mark(points, start, stop, tuples, runs, space):
 
 @inner
 def _rank_codes(codes, n_codes, below):
-    """For each code how many lower ones occur; returns how many there are."""
+    """Write for each code how many lower ones occur; return how many codes occur."""
     below[: n_codes + 1] = 0
     for i in range(codes.shape[0]):
         below[codes[i] + 1] = 1
@@ -277,7 +277,7 @@ def _rank_codes(codes, n_codes, below):
 
 @inner
 def _common(space, i, w):
-    """The 64 tuples of a word that a point fits, as bits."""
+    """Return word ``w`` of the bitset of the tuples that match a point."""
     word = _ALL
     for j in range(space.row.shape[1]):
         word &= space.bits[space.row[i, j], w]
@@ -288,7 +288,7 @@ def _common(space, i, w):
 
 @inner
 def _lowest(word):
-    """The place of the lowest bit that is set."""
+    """Return the position of the lowest set bit."""
     return _PLACES[((word & (~word + _ONE)) * _DE_BRUIJN) >> _TOP]
 
 
@@ -310,7 +310,7 @@ def _tally_point(space, i, at, secrets, counts, histogram, seen):
 
 @inner
 def _measure_cells(point, runs, ends, near):
-    """How far each cell of each column is from the point's value there."""
+    """Write the distance of each cell of each column from the point's value there."""
     for j in range(point.shape[0]):
         code = point[j]
         place = ends.place[ends.code_at[j] + code]
@@ -328,7 +328,7 @@ def _measure_cells(point, runs, ends, near):
 
 @inner
 def _draw_nearest(far, starts, taken, uniform):
-    """A tuple, and the rank of a row among those of its rows that are left, drawn among all rows that are nearest."""
+    """Draw one of the nearest remaining rows; return its tuple, and its rank among the remaining rows of the tuple."""
     nearest, n_rows = np.inf, 0
     for t in range(far.shape[0]):
         left = starts[t + 1] - starts[t] - taken[t]

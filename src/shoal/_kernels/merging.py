@@ -1,6 +1,6 @@
-"""The merging of runs of rows that break a rule, or that are released alike.
+"""Merge runs of rows that violate a rule, or that are released alike.
 
-Rows are packed and lie in the order in which they were cut into runs.
+Rows are packed, in the order in which they were cut into runs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from shoal._kernels.privacy import LOG_RATIO
 from shoal._kernels.runs import HIGHEST, UNMARKED, are_equal, new_reach
 
 NEW_STAMPS = 4
-"""Stamps that a look at both neighbours takes."""
+"""Stamps used by the inspection of both neighbours."""
 STAY, SAME, LEFT, RIGHT = 0, 1, 2, 3
-"""What becomes of a run: it stays, joins its left neighbour because that is released alike, or takes in one side."""
+"""Outcomes of a run: it stays, joins its left neighbour because that is released alike, or absorbs one side."""
 
 
 class Finished(NamedTuple):
-    """Runs that are finished, from left to right: where each starts, and how far it reaches."""
+    """Finished runs from left to right: their starts and extents."""
 
     start: np.ndarray
     low: np.ndarray
@@ -33,20 +33,19 @@ class Finished(NamedTuple):
 
 @jit
 def merge_runs(rows, geometry, starts, guard):
-    """Where the runs start that are left when all rules hold in each, and no two neighbours are released alike.
+    """Merge runs until all rules hold in each and no two neighbours are released alike; return their starts.
 
-    From left to right, a run that breaks a rule takes in the neighbour with which the summed loss grows less (the left
-    one if equal), and further runs on that side until it has a quarter more rows than before; then it is looked at
-    again. So a rule that nothing but the whole table keeps takes n log n steps, not n squared. A run that is released
-    as its left neighbour is joins that: to a reader the two are one. How far finished runs reach is kept, so that a
-    long one is read again only where a run joins it that breaks a rule. Runs of nothing but the same row are joined
-    before all else.
+    From left to right, a run that violates a rule absorbs the neighbour with which the summed loss grows less (the left
+    one if equal), and further runs on that side until it has a quarter more rows than before; then it is checked again.
+    A rule that only the whole table satisfies thus takes n log n steps, not n squared. A run that is released like its
+    left neighbour joins it: to a reader the two are one. The extents of finished runs are kept, so that a long one is
+    read again only if a run that violates a rule joins it. Runs of identical rows are joined first.
     """
     n = rows.words.shape[0]
     starts = _join_equal(rows.words, starts)
     finished = _new_finished(starts.shape[0], geometry)
     n_finished, ahead, stamp, side = 0, 0, 0, STAY
-    # The run that is looked at, the finished one to its left, and the one to its right.
+    # The current run, the finished one to its left, and the one to its right.
     own, left, right = new_reach(geometry), new_reach(geometry), new_reach(geometry)
     stays_good = _hold_together(guard.rules)
     while ahead < starts.shape[0]:
@@ -75,7 +74,7 @@ def merge_runs(rows, geometry, starts, guard):
             if side != RIGHT and n_finished > 0:
                 _recall(finished, n_finished - 1, left)
         if side == SAME:
-            # What it is released as stays the same, and with it all that is known of the run further left.
+            # Its released value stays the same, and so does all that is known of the run further left.
             _take_in_rows(left, geometry, rows, begin, end)
         else:
             finished.start[n_finished] = begin
@@ -87,9 +86,9 @@ def merge_runs(rows, geometry, starts, guard):
 
 @inner
 def _hold_together(rules):
-    """Whether two groups that keep the rules always keep them together.
+    """Return True if the union of two groups that satisfy the rules always satisfies them.
 
-    Only delta-disclosure does not: a value that one of the groups lacks does not count there.
+    Only delta-disclosure is an exception: a value that is absent from one of the groups does not count there.
     """
     return (rules.model != LOG_RATIO).all()
 
@@ -114,7 +113,7 @@ def _note(reach, finished, run):
 
 @inner
 def _recall(finished, run, reach):
-    """The reach of a finished run; which values it has of SET attributes was not kept."""
+    """Restore the extent of a finished run; its values of SET attributes were not kept."""
     for j in range(reach.low.shape[0]):
         reach.low[j], reach.high[j] = finished.low[run, j], finished.high[run, j]
         reach.distinct[j] = finished.distinct[run, j]
@@ -123,7 +122,7 @@ def _recall(finished, run, reach):
 
 @inner
 def _join_equal(words, starts):
-    """Where runs start once those of nothing but the same row are joined; equal rows lie side by side."""
+    """Return the starts of runs after joining those of identical rows; equal rows are contiguous."""
     joined = np.empty(starts.shape[0], np.int64)
     n_joined = 0
     for run in range(starts.shape[0]):
@@ -148,7 +147,7 @@ def _start(reach, stamp):
 
 @inner
 def _take_in_rows(reach, geometry, rows, start, stop):
-    """Let a run reach further rows."""
+    """Extend a run by further rows."""
     low, high, distinct, seen, seen_at, stamp = reach
     for i in range(start, stop):
         if i > start and are_equal(rows.words, i, i - 1):
@@ -163,7 +162,7 @@ def _take_in_rows(reach, geometry, rows, start, stop):
 
 @inner
 def _side(own, left, right, stamp, geometry, rows, guard, before, begin, end, behind):
-    """What becomes of the run begin..end, between before..begin and end..behind (empty where there is none)."""
+    """Return the outcome of the run begin..end, between before..begin and end..behind (empty if there is none)."""
     holds = guard_holds(guard, rows.order, begin, end)
     if behind - before == end - begin or (holds and before == begin):
         return STAY
@@ -188,7 +187,7 @@ def _side(own, left, right, stamp, geometry, rows, guard, before, begin, end, be
 
 @inner
 def _as_wide(one, other, geometry):
-    """Whether two runs are equally wide in all attributes, as they must be to be released alike."""
+    """Return True if two runs are equally wide in all attributes, as they must be to be released alike."""
     for j in range(one.low.shape[0]):
         if width(geometry, j, one.low[j], one.high[j], one.distinct[j]) != width(
             geometry, j, other.low[j], other.high[j], other.distinct[j]
@@ -199,7 +198,7 @@ def _as_wide(one, other, geometry):
 
 @inner
 def _values_with(reach, geometry, rows, start, stop, counted, stamp):
-    """How many values of each SET attribute a run has together with further rows."""
+    """Count the values of each SET attribute in a run together with further rows."""
     values = reach.distinct.copy()
     for j in range(values.shape[0]):
         if geometry.form[j] == SET:
@@ -213,9 +212,9 @@ def _values_with(reach, geometry, rows, start, stop, counted, stamp):
 
 @inner
 def _growth(own, beside, values, geometry, size, size_beside):
-    """What a run and its neighbour lose together beyond what the neighbour loses alone.
+    """Return the loss of a run and its neighbour together beyond that of the neighbour alone.
 
-    Also whether both are released alike: no width of either grows.
+    Return also whether both are released alike: no width of either grows.
     """
     together, alone, same = 0.0, 0.0, True
     for j in range(own.low.shape[0]):

@@ -20,7 +20,7 @@ from shoal._kernels.geometry import LINE, TREE, ancestor_level, width
 
 @inner
 def merit_of(task, ties, start, stop, j, low, high):
-    """What the best cut of an attribute is worth; 0 if there is none."""
+    """Return the merit of the best cut of an attribute; 0 if there is none."""
     geometry = task.geometry
     n = stop - start
     m = distinct_codes(task, start, stop, j, low[j], high[j])
@@ -31,7 +31,7 @@ def merit_of(task, ties, start, stop, j, low, high):
     before = width(geometry, j, codes[0], codes[m - 1], m)
     if ties is not None:
         if geometry.form[j] == LINE:
-            # Ties may go to either side, so that there is always a cut, and it halves the group.
+            # Ties may go to either side, so that there always is a cut, which halves the group.
             return geometry.weight[j] * before
     first, last, _ = _next_place(task, j, m, n, n + 1, np.int64(-1))
     if first < 0:
@@ -44,17 +44,17 @@ def merit_of(task, ties, start, stop, j, low, high):
     inside = width(geometry, j, codes[first], codes[last], last - first + 1)
     outside = width(geometry, j, outside_low, outside_high, m - (last - first + 1))
     gain = before - (left * inside + (n - left) * outside) / n
-    # A cut that gains nothing here can still make room for one that does.
+    # A cut that gains nothing here can still enable one that does.
     return geometry.weight[j] * max(gain, 1e-9)
 
 
 @inner
 def _next_place(task, j, m, n, merit_before, place_before):
-    """The best cut after the one given: codes number first..last of the group go left; (first, last, merit) or -1.
+    """Find the next best cut: codes number first..last of the group go left; return (first, last, merit) or -1.
 
-    On a line or in a set the left part is a run from the start, the more balanced the better, but best of all is to
-    part the missing value from the others. In a tree it is one child of the group's node, the larger the better; where
-    even the largest is small, a run of children from the start, so that many of them do not take as many cuts.
+    On a line or in a set the left part is a run from the start, the more balanced the better, but separating the
+    missing value from the others is best. In a tree it is one child of the group's node, the larger the better; if even
+    the largest is small, a run of children from the start, so that many small ones do not take as many cuts.
     """
     below, codes, geometry = task.below, task.codes, task.geometry
     tree = geometry.form[j] == TREE
@@ -81,7 +81,7 @@ def _next_place(task, j, m, n, merit_before, place_before):
 
 @inner
 def cut_attribute(task, guard, ties, start, stop, j, low, high):
-    """Cut a group on one attribute: (from, to, middle); middle = start when no place is admissible."""
+    """Cut a group on one attribute; return (from, to, middle), with middle = start if no place is admissible."""
     n = stop - start
     m = distinct_codes(task, start, stop, j, low, high)
     if ties is not None:
@@ -93,7 +93,7 @@ def cut_attribute(task, guard, ties, start, stop, j, low, high):
         if first < 0:
             break
         before = last
-        # Codes that lie below the group belong to its left part, should such a row come later.
+        # Codes below those of the group belong to its left part, in case such a row is added later.
         cut_from = task.codes[first] if task.geometry.form[j] == TREE else np.int64(0)
         cut_to = task.codes[last] + 1
         middle = partition(task.rows, start, stop, j, cut_from, cut_to)
@@ -104,7 +104,7 @@ def cut_attribute(task, guard, ties, start, stop, j, low, high):
 
 @inner
 def _cut_relaxed(task, guard, ties, start, stop, j, m):
-    """Halve a group at its median; rows that equal the median fill up the left half. New rows that equal it go left."""
+    """Halve a group at its median; rows equal to the median fill up the left half. New rows equal to it go left."""
     half = (stop - start) // 2
     median = np.searchsorted(task.below[:m], half, side="right") - 1
     value = task.codes[median]
@@ -119,7 +119,7 @@ def _cut_relaxed(task, guard, ties, start, stop, j, m):
 
 @inner
 def _sort_rows(rows, ties, start, stop):
-    """Heapsort by content, then by row number, so that equal tables are cut alike whatever their row order."""
+    """Heapsort rows by content, then by row number, so that equal tables are cut alike whatever their row order."""
     n = stop - start
     for root in range(n // 2 - 1, -1, -1):
         _sift_down(rows, ties, start, root, n)
@@ -156,7 +156,7 @@ def _precedes(rows, ties, a, b):
 
 @jit
 def descend(codes, attribute, cut_from, cut_to, left, right, labels):
-    """Send rows down a tree of cuts; labels are the numbers of the leaves."""
+    """Send rows down a tree of cuts; write the numbers of their leaves into ``labels``."""
     for i in range(codes.shape[0]):
         node = 0
         while attribute[node] >= 0:

@@ -1,6 +1,6 @@
-"""Privacy levels of one group, from the counts of its sensitive values: one formula a model.
+"""Privacy levels of one group, from the counts of its sensitive values: one formula per model.
 
-A group is seen as ``ids`` (codes of the values it holds, ascending), ``counts`` (rows of each) and ``n`` (their sum).
+A group is given as ``ids`` (codes of its values, ascending), ``counts`` (rows of each) and ``n`` (their sum).
 Every formula costs O(values in the group), however many values the column has, so that a million small groups over a
 column of many values are measured in about a second. The same formulas serve the check of a whole partition
 (``tally_levels``) and the test of one candidate group while a partitioner cuts (``rules_hold``).
@@ -17,26 +17,26 @@ from numpy.typing import NDArray
 
 from shoal._kernels._jit import inner, jit
 
-# What a rule measures. The first three are functions of the group's size alone.
+# The quantities that rules measure. The first three are functions of the group's size alone.
 ROWS, POPULATION, PRESENCE = 0, 1, 2
 DISTINCT, ENTROPY, RECURSIVE, SHARE = 3, 4, 5, 6
 EQUAL, ORDERED, TREE = 7, 8, 9
 LOG_RATIO, GAIN, BOUNDED_GAIN = 10, 11, 12
 
-# A check forgives rounding of LOOSE, a partitioner only of TIGHT: what it accepts always passes the check.
-# For a strict bound it is the other way round: a partitioner keeps further away from it.
+# A check tolerates rounding errors up to LOOSE, a partitioner only up to TIGHT: the groups it accepts always pass the
+# check. For a strict bound the two are exchanged: a partitioner keeps a larger distance from it.
 LOOSE, TIGHT = 1e-9, 1e-12
 
 
 class Rules(NamedTuple):
-    """Constraints and what they compare with, as flat arrays; see ``lay_out``.
+    """Constraints and their reference values, as flat arrays; see ``lay_out``.
 
-    Rules are sorted by column. Arrays over values hold one run of ``n_values + 1`` entries a column, beginning at
-    ``first_value``; arrays over nodes one run a column, beginning at ``first_node``.
+    Rules are sorted by column. Arrays over values hold one run of ``n_values + 1`` entries per column, starting at
+    ``first_value``; arrays over nodes hold one run per column, starting at ``first_node``.
     """
 
     model: NDArray[np.int64]
-    column: NDArray[np.int64]  # -1: the rule looks at no sensitive column
+    column: NDArray[np.int64]  # -1: the rule uses no sensitive column
     bound: NDArray[np.float64]
     other: NDArray[np.float64]  # RECURSIVE: l; PRESENCE: the lower bound; LOG_RATIO: 1 when absent values count
     first_rule: NDArray[np.int64]  # rules of column c: first_rule[c] to first_rule[c + 1]
@@ -56,7 +56,7 @@ class Rules(NamedTuple):
 
 @inner
 def largest_share(counts, n):  # type: ignore[no-untyped-def]
-    """Return the share of the most frequent value: an attacker's best guess."""
+    """Return the share of the most frequent value: an adversary's best guess."""
     most = 0
     for count in counts:
         most = max(most, count)
@@ -131,8 +131,8 @@ def tree_distance(ids, counts, n, ladder, height, node_share, node_step):  # typ
     """Return the sum over inner nodes N of height(N)/H · min(positive, negative extra of its children).
 
     min(positive, negative) = positive extra of the children - positive extra of N itself, so the sum telescopes to
-    one term a node: its own positive extra times (height of its parent - its height) / H. A node without rows of the
-    group has none. A node covers a run of codes, hence one scan of the ascending ids a level finds every node's rows.
+    one term per node: its own positive extra times (height of its parent - its height) / H. A node without rows of the
+    group has none. A node covers a run of codes, so one scan of the ascending ids per level finds every node's rows.
     """
     total = 0.0
     for level in range(height):
@@ -165,7 +165,7 @@ def log_ratio(ids, counts, n, shares, n_absent):  # type: ignore[no-untyped-def]
 
 @inner
 def largest_gain(ids, counts, n, shares, bounded):  # type: ignore[no-untyped-def]
-    """Return the largest (q - p)/p; when bounded, inf where it exceeds -ln p: no beta mends that."""
+    """Return the largest (q - p)/p; when bounded, inf where it exceeds -ln p: no beta allows that."""
     gain = 0.0
     for j in range(ids.size):
         p = shares[ids[j]]
@@ -210,7 +210,7 @@ def value_level(rules, rule, ids, counts, n):  # type: ignore[no-untyped-def]
 
 @inner
 def size_level(model, released, population):  # type: ignore[no-untyped-def]
-    """Return the level of one group under a rule about its size; nan: the rule does not look at this group."""
+    """Return the level of one group under a rule about its size; nan: the rule does not apply to this group."""
     if model == PRESENCE:
         return released / population if population > 0 else np.nan
     if released == 0:
@@ -220,7 +220,7 @@ def size_level(model, released, population):  # type: ignore[no-untyped-def]
 
 @inner
 def meets(model, level, bound, other, partitioning):  # type: ignore[no-untyped-def]
-    """Tell whether a level keeps its bound; nan does."""
+    """Return True if a level satisfies its bound; nan does."""
     if math.isnan(level):
         return True
     slack, margin = (TIGHT, LOOSE) if partitioning else (LOOSE, TIGHT)
@@ -259,7 +259,7 @@ def size_levels(model, released, population):  # type: ignore[no-untyped-def]
 
 @jit
 def levels_meet(model, levels, bound, other):  # type: ignore[no-untyped-def]
-    """Tell for every level whether it keeps the bound, as a check sees it."""
+    """Return for every level whether it satisfies the bound, with the tolerance of a check."""
     good = np.empty(levels.size, dtype=np.bool_)
     for group in range(levels.size):
         good[group] = meets(model, levels[group], bound, other, False)
@@ -268,22 +268,22 @@ def levels_meet(model, levels, bound, other):  # type: ignore[no-untyped-def]
 
 @jit
 def rules_hold(rules, sensitive, members, weights, order, start, stop, hist, touched):  # type: ignore[no-untyped-def]
-    """Tell whether all rules hold for the group made of the rows ``order[start:stop]``.
+    """Return True if all rules hold for the group of the rows ``order[start:stop]``.
 
     Parameters
     ----------
     rules : Rules
-        What must hold.
+        The constraints.
     sensitive : uint32 array (rows, columns), C order
-        Codes of the columns that ``rules.column`` counts.
+        Codes of the columns that ``rules.column`` numbers.
     members : uint8 array (rows,) or of length 0
         1 for released rows; length 0: all are.
     weights : int64 array (rows,) or of length 0
-        How many rows each row stands for; length 0: for itself.
+        Number of rows that each row represents; length 0: only itself.
     order, start, stop
         The group.
     hist, touched : int64 arrays as long as the largest ``rules.n_values``
-        Scratch; ``hist`` is all zero on entry and on exit.
+        Scratch buffers; ``hist`` is all zero on entry and on exit.
     """
     released, population = _count_rows(members, weights, order, start, stop)
     for rule in range(rules.first_rule[0]):
@@ -313,7 +313,7 @@ def _column_holds(rules, column, ids, counts, n):  # type: ignore[no-untyped-def
 
 @inner
 def _count_rows(members, weights, order, start, stop):  # type: ignore[no-untyped-def]
-    """Return how many rows are released, and how many there are."""
+    """Return the number of released rows and that of all rows."""
     population = stop - start
     if members.size == 0 and weights.size == 0:
         return population, population
@@ -365,7 +365,7 @@ def _gather(hist, touched, n_ids, n_values):  # type: ignore[no-untyped-def]
 
 @jit
 def scratch(rules):  # type: ignore[no-untyped-def]
-    """Return the scratch arrays ``hist`` and ``touched`` that ``rules_hold`` needs: a pair for each thread."""
+    """Return the scratch buffers ``hist`` and ``touched`` that ``rules_hold`` needs: a pair for each thread."""
     length = 1
     for n_values in rules.n_values:
         length = max(length, n_values)
@@ -373,10 +373,10 @@ def scratch(rules):  # type: ignore[no-untyped-def]
 
 
 class Prior(NamedTuple):
-    """What is known of one sensitive column before any group is seen."""
+    """Statistics of one sensitive column over the whole table, independent of groups."""
 
     shares: NDArray[np.float64]  # share of each value in the whole table
-    ladder: NDArray[np.int32]  # value x level, empty when no rule climbs the hierarchy
+    ladder: NDArray[np.int32]  # value x level, empty if no rule uses the hierarchy
     step: NDArray[np.float64]  # distance from each node to its parent
 
 
@@ -385,8 +385,8 @@ def climb(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return ladder and step of a hierarchy.
 
-    The height of a node is the level it is listed at, so that two values are as far apart as the level of their common
-    ancestor says, over the height of the hierarchy, also where a leaf is shallow and only padded to the bottom.
+    The height of a node is the level it is listed at, so that the distance of two values is the level of their common
+    ancestor over the height of the hierarchy, even if a leaf is shallow and only padded to the bottom.
     """
     height = table.shape[1] - 1
     below_root = table[:, :height]
@@ -395,7 +395,7 @@ def climb(
 
 
 def lay_out(rules: Sequence[tuple[int, int, float, float]], priors: Sequence[Prior]) -> Rules:
-    """Lay out rules (model, column, bound, other) and the priors of the columns they look at."""
+    """Arrange rules (model, column, bound, other) and the priors of their columns as flat arrays."""
     ordered = sorted(rules, key=lambda rule: rule[1])
     column = np.array([rule[1] for rule in ordered], dtype=np.int64)
     cumulative = [np.concatenate(([0.0], np.cumsum(prior.shares))) for prior in priors]

@@ -1,4 +1,4 @@
-"""One row of each group that stands for it."""
+"""Choose the row or the value that represents each group."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from shoal._kernels._jit import inner, jit
 from shoal._kernels.geometry import LINE
 
 SHORT = 40
-"""Fewer values are put in order by insertion."""
+"""Largest number of values that are sorted by insertion."""
 
 
 @jit
 def centers(codes, order, starts, geometry):
-    """The centre of each group, attribute by attribute: the lower median on a line, else the most frequent code."""
+    """Return the centre of each group, by attribute: the lower median on a line, else the most frequent code."""
     n_groups = starts.shape[0] - 1
     q = codes.shape[1]
     center = np.empty((n_groups, q), np.int64)
@@ -36,7 +36,7 @@ def centers(codes, order, starts, geometry):
 
 @inner
 def _lower_median(values, size, missing, histogram):
-    """Of the values that are not missing, if there are any; the missing code is the highest. Values are reordered."""
+    """Return the lower median of the present values, or the missing code, the highest, if none is; reorder values."""
     n = np.int64(0)
     for i in range(size):
         if values[i] != missing:
@@ -77,7 +77,7 @@ def _median_by_counting(values, n, middle, low, histogram):
 
 @inner
 def _mode(values, size, histogram):
-    """The most frequent value, the lowest of several."""
+    """Return the most frequent value, the lowest one if tied."""
     for i in range(size):
         histogram[values[i]] += 1
     best = values[0]
@@ -92,10 +92,10 @@ def _mode(values, size, histogram):
 
 @jit
 def nearest_rows(codes, order, starts, center, geometry):
-    """The row of each group that lies nearest to its centre.
+    """Return the row of each group that is nearest to its centre.
 
-    Distances add up weighted: on a line by position, elsewhere 0 or 1. Of several rows the one with the lowest codes,
-    so that the choice does not depend on the order of the rows.
+    Distances are weighted sums: by position on a line, elsewhere 0 or 1. Ties go to the row with the lowest codes, so
+    that the choice does not depend on the order of the rows.
     """
     n_groups = starts.shape[0] - 1
     chosen = np.empty(n_groups, np.int64)
@@ -136,7 +136,7 @@ def _lower(codes, a, b):
 
 @jit
 def medoids(codes, order, starts, geometry, spread):
-    """The row of each group whose distances to all others of it add up to least; of several the lowest codes.
+    """Return the row of each group with the least sum of distances to its other rows, the lowest codes if tied.
 
     With ``spread``, the variance of each attribute, distances are squared and in units of it: the row is then the one
     nearest to the group's mean.
@@ -182,7 +182,7 @@ def _in_order(values):
 def _add_line_distances(values, geometry, j, far, total):
     """Add to each row's total its distances to the others on a line; the missing value is at distance 1 from all.
 
-    ``far`` is space for a number for each code.
+    ``far`` is a scratch buffer with a number for each code.
     """
     at, weight = geometry.position_at[j], geometry.weight[j]
     step = weight * geometry.scale[j]
@@ -198,7 +198,7 @@ def _add_line_distances(values, geometry, j, far, total):
     while r < present:
         code = ordered[r]
         position = geometry.position[at + code]
-        # Those below add position - theirs, those above theirs - position; equal ones add nothing either way.
+        # Values below add position - theirs, values above add theirs - position, equal ones add nothing.
         distance = (r * position - below) + (whole - below - (present - r) * position)
         far[code] = step * distance + weight * (n - present)
         end = r
@@ -214,12 +214,12 @@ def _add_line_distances(values, geometry, j, far, total):
 
 @inner
 def _add_squared_distances(values, geometry, j, spread, total):
-    """Add to each row's total its squared distances to the others on a line, the mean of all such distances being 1.
+    """Add to each row's total its squared distances to the others on a line, scaled to a mean of 1.
 
-    The missing value is at that distance from all others.
+    The missing value is at distance 1 from all others.
     """
     at, weight, missing = geometry.position_at[j], geometry.weight[j], geometry.missing[j]
-    # Summed in order, so that the sums do not depend on the order of the rows.
+    # Sums run in ascending order, so that they do not depend on the order of the rows.
     ordered = _in_order(values)
     n = values.shape[0]
     present, mean, squares = 0, 0.0, 0.0
@@ -239,7 +239,7 @@ def _add_squared_distances(values, geometry, j, spread, total):
 
 @inner
 def _add_unequal(values, weight, histogram, total):
-    """Add to each row's total how many others have another value; the histogram is all zero before and after."""
+    """Add to each row's total the number of others with another value; the histogram is all zero before and after."""
     n = values.shape[0]
     for i in range(n):
         histogram[values[i]] += 1
@@ -251,10 +251,10 @@ def _add_unequal(values, weight, histogram, total):
 
 @jit
 def nearest_to_median(codes, order, starts, eligible, geometry):
-    """The eligible row of each group that is nearest to its median, by Euclidean distance over one-hot columns.
+    """Return the eligible row of each group nearest to its median, by Euclidean distance over one-hot columns.
 
-    Positions on a line are scaled to reach from 0 to 1; every other value is a column of zeros and ones, whose median
-    is 1 where more than half of the group has the value, and ½ where exactly half does.
+    Positions on a line are scaled to the range 0 to 1; every other value is an indicator column, whose median is 1 if
+    more than half of the group has the value, and ½ if exactly half does.
     """
     n_groups, q = starts.shape[0] - 1, codes.shape[1]
     chosen = np.empty(n_groups, np.int64)
@@ -283,7 +283,7 @@ def nearest_to_median(codes, order, starts, eligible, geometry):
 
 @inner
 def _add_line_squares(values, geometry, j, distance):
-    """Squared distances to the median position of those present; being missing is a column of its own."""
+    """Add squared distances to the median of the present positions; being missing is an indicator column of its own."""
     at, weight = geometry.position_at[j], geometry.weight[j]
     ordered = _in_order(values)
     n = values.shape[0]
@@ -307,7 +307,7 @@ def _add_line_squares(values, geometry, j, distance):
 @inner
 def _add_one_hot_squares(values, ordered, weight, distance):
     n = values.shape[0]
-    # At most two values can be that frequent; each of them passes one of the two middle places.
+    # At most two values can be that frequent; each of them covers one of the two middle places.
     first, second = ordered[(n - 1) // 2], ordered[n // 2]
     for i in range(n):
         squares = 1.0
@@ -322,7 +322,7 @@ def _add_one_hot_squares(values, ordered, weight, distance):
 
 @jit
 def mean_positions(codes, labels, positions, missing, total, count):
-    """Sum of positions and number of present values in each group."""
+    """Sum the positions and count the present values in each group."""
     for i in range(codes.shape[0]):
         g = labels[i]
         if g >= 0 and codes[i] != missing:

@@ -1,6 +1,6 @@
 """The rule of an R+ tree for cuts: disjoint boxes that are packed and tight.
 
-A place is chosen so that as many full groups as possible can still be made on both sides; the attribute is chosen by
+The place of a cut is chosen so that as many full groups as possible can still be made on both sides, the attribute by
 how tight the two boxes become in all attributes, not only in the one that is cut.
 """
 
@@ -21,15 +21,15 @@ from shoal._kernels.cutting import (
 from shoal._kernels.geometry import LINE, SET, TREE, ancestor_level, code_of, width
 
 UNBEATEN = np.int64(1 << 62)
-"""More than any score of a place."""
+"""Larger than the score of any place."""
 FEW_GROUPS = 16
-"""A part of at most so many full groups is cut where the two boxes are tightest in all attributes. In larger parts the
-boxes reach as far as before in all attributes but the one that is cut."""
+"""A part of at most this many full groups is cut where the two boxes are tightest in all attributes. In larger parts
+the boxes extend as far as before in all attributes but the one that is cut."""
 
 
 @inner
 def merit_of(task, start, stop, j, low, high):
-    """What the best cut of an attribute is worth; 0 if there is none."""
+    """Return the merit of the best cut of an attribute; 0 if there is none."""
     geometry = task.geometry
     n = stop - start
     m = distinct_codes(task, start, stop, j, low[j], high[j])
@@ -52,13 +52,13 @@ def merit_of(task, start, stop, j, low, high):
         for other in range(low.shape[0]):
             if other != j and low[other] < high[other] and geometry.weight[other] > 0.0:
                 gain += geometry.weight[other] * _gain_beside(task, start, stop, j, cut_from, cut_to, other)
-    # A cut that gains nothing here can still make room for one that does.
+    # A cut that gains nothing here can still enable one that does.
     return max(gain, 1e-9 * geometry.weight[j])
 
 
 @inner
 def _gain_beside(task, start, stop, j, cut_from, cut_to, other):
-    """How much tighter two parts become in an attribute that is not the one cut."""
+    """Return how much tighter the two parts become in an attribute other than the one cut."""
     mark = task.histogram
     n = stop - start
     left, n_left, n_right, n_all = 0, 0, 0, 0
@@ -74,7 +74,7 @@ def _gain_beside(task, start, stop, j, cut_from, cut_to, other):
             right_low, right_high = min(right_low, code), max(right_high, code)
             side = 2
         if task.geometry.form[other] == SET:
-            # Only sets ask for the number of distinct values; a mark says on which sides a value was seen.
+            # Only sets need the number of distinct values; a mark records on which sides a value was seen.
             if mark[code] == 0:
                 n_all += 1
             if mark[code] & side == 0:
@@ -94,12 +94,12 @@ def _gain_beside(task, start, stop, j, cut_from, cut_to, other):
 
 @inner
 def _next_place(task, j, m, n, score_before, place_before):
-    """The best cut after the one given: codes number first..last of the part go left; (first, last, score) or -1.
+    """Find the next best cut: codes number first..last of the part go left; return (first, last, score) or -1.
 
-    On a line or in a set the left part is a run from the start: best is what leaves most full groups on both sides,
-    then what is most balanced, but best of all is to part the missing value from the others. In a tree it is one child
-    of the part's node, the larger the better; where even the largest is small, a run of children from the start, so
-    that many of them do not take as many cuts.
+    On a line or in a set the left part is a run from the start: the best one leaves most full groups on both sides,
+    then is most balanced, but separating the missing value from the others is better still. In a tree it is one child
+    of the part's node, the larger the better; if even the largest is small, a run of children from the start, so that
+    many small ones do not take as many cuts.
     """
     below, codes, geometry = task.below, task.codes, task.geometry
     tree = geometry.form[j] == TREE
@@ -115,7 +115,7 @@ def _next_place(task, j, m, n, score_before, place_before):
         left = below[last + 1] - below[first]
         score = np.int64(left)
         if not one_child:
-            # Fewer than n full groups fit, so that balance only decides between places that leave equally many.
+            # Fewer than n full groups fit, so balance only decides between places that leave equally many.
             score = n * (left // task.smallest + (n - left) // task.smallest) + min(left, n - left)
         if not tree and codes[last + 1] == geometry.missing[j]:
             score = UNBEATEN - 1
@@ -129,7 +129,7 @@ def _next_place(task, j, m, n, score_before, place_before):
 
 @inner
 def _inseparable(geometry, j, one, other, level):
-    """Whether two neighbouring codes stay together: under one child of a tree, or too close for floats to tell."""
+    """Return True if two neighbouring codes stay together: under one child of a tree, or at equal floats on a line."""
     if geometry.form[j] == TREE:
         return same_node(geometry, j, one, other, level)
     if geometry.form[j] == LINE:
@@ -140,7 +140,7 @@ def _inseparable(geometry, j, one, other, level):
 
 @inner
 def cut_attribute(task, guard, start, stop, j, low, high):
-    """Cut a part on one attribute: (from, to, middle); middle = start when no place is admissible."""
+    """Cut a part on one attribute; return (from, to, middle), with middle = start if no place is admissible."""
     n = stop - start
     m = distinct_codes(task, start, stop, j, low, high)
     score, before = UNBEATEN, np.int64(-1)
@@ -158,9 +158,9 @@ def cut_attribute(task, guard, start, stop, j, low, high):
 
 @inner
 def _reach(task, j, m, first, last):
-    """Which codes go left, if codes number first..last of a part do: also those that no row has yet.
+    """Return the range of codes that go left if codes number first..last of a part do, including codes without rows.
 
-    On a line all that lie below; in a tree all leaves of the children that are parted, and all below a run of them.
+    On a line these are all lower codes; in a tree all leaves of the separated children, and all below a run of them.
     """
     geometry, codes = task.geometry, task.codes
     if geometry.form[j] != TREE:

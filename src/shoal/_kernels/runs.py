@@ -1,7 +1,7 @@
-"""The best cuts of a sequence of rows into runs.
+"""Optimal cuts of a sequence of rows into runs.
 
-Rows are packed and lie in the order in which they are cut. What a run loses is its number of rows times the sum, over
-the attributes, of weight times width.
+Rows are packed, in the order in which they are cut. The loss of a run is its number of rows times the sum, over the
+attributes, of weight times width.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNMARKED = np.int64(-1)
 
 
 class Reach(NamedTuple):
-    """How far the rows of one run reach; grows with every row that is taken in."""
+    """Extent of the rows of one run; grows with every row that is added."""
 
     low: np.ndarray
     high: np.ndarray
@@ -28,36 +28,36 @@ class Reach(NamedTuple):
     """int64 (q,): lowest and highest code; number of values of a SET attribute."""
     seen: np.ndarray
     seen_at: np.ndarray
-    """The stamp of the run that had each value of a SET attribute last: seen[seen_at[j] + code]."""
+    """The stamp of the last run with each value of a SET attribute: seen[seen_at[j] + code]."""
     stamp: np.ndarray
-    """int64 (1,): that of this run."""
+    """int64 (1,): the stamp of this run."""
 
 
 class Fields(NamedTuple):
-    """Where the codes of the attributes lie whose reach is a range, and the attributes that are sets."""
+    """Positions of the codes of attributes whose extent is a range, and the attributes that are sets."""
 
     attribute: np.ndarray
     word: np.ndarray
     shift: np.ndarray
     mask: np.ndarray
-    """One entry a field."""
+    """One entry per field."""
     guard: np.ndarray
     most: np.ndarray
-    """uint64, one entry a word: the spare bits, and the highest codes."""
+    """uint64, one entry per word: the spare bits, and the highest codes."""
     sets: np.ndarray
     """int64: the SET attributes."""
 
 
 @jit
 def run_costs(rows, geometry, smallest, places, first, last, costs):
-    """What the runs lose that begin at the places first..last and end ``smallest`` to 2 ``smallest`` - 1 rows later.
+    """Write the losses of the runs of ``smallest`` to 2 ``smallest`` - 1 rows that start at the places first..last.
 
-    ``places`` are the row numbers where cuts may lie, ascending; the last one is the number of rows. Row a of ``costs``
-    has the runs from place ``first + a`` to those places, one after the other.
+    ``places`` are the row numbers at which cuts are allowed, ascending; the last one is the number of rows. Row a of
+    ``costs`` has the runs from place ``first + a`` to those places, one after the other.
 
-    Two subtractions compare all codes of a word with the bounds of the run: the spare bit of a field stays set where
-    its code lies within. Most rows stretch nothing, so that little else is done for them. All of it is one function,
-    because calls that hand over many arrays take longer than what is done here.
+    Two subtractions compare all codes of a word with the bounds of the run: the spare bit of a field stays set if its
+    code is within. Most rows extend no bound, so that little else is done for them. Everything is in one function,
+    because calls that pass many arrays take longer than the work done here.
     """
     offset, final = places[first], places[-1]
     fields = _lay_fields(geometry)
@@ -78,7 +78,7 @@ def run_costs(rows, geometry, smallest, places, first, last, costs):
         for j in range(q):
             low[j], high[j], distinct[j], stale[j] = HIGHEST, -1, 0, True
         for w in range(n_words):
-            # Nothing lies within these, so that the first row stretches all fields.
+            # Nothing lies within these bounds, so that the first row extends all fields.
             lowest[w], highest[w] = fields.most[w], guard[w]
         place, total, grown = nearest, 0.0, True
         for i in range(begin, end):
@@ -104,7 +104,7 @@ def run_costs(rows, geometry, smallest, places, first, last, costs):
                     seen[at] = a
                     j = fields.sets[s]
                     distinct[j] += 1
-                    # Of a set only the number of values counts, and whether it is one.
+                    # Only the number of values of a set matters, and whether it is one.
                     low[j], high[j] = 0, distinct[j] - 1
                     stale[j] = grown = True
             if offset + i + 1 == places[place]:
@@ -122,7 +122,7 @@ def run_costs(rows, geometry, smallest, places, first, last, costs):
 
 @inner
 def _lay_fields(geometry):
-    """Room for the codes of all LINE and TREE attributes, each with a bit to spare."""
+    """Assign bits to the codes of all LINE and TREE attributes, each with a spare bit."""
     q = geometry.form.shape[0]
     attribute, sets = np.empty(q, np.int64), np.empty(q, np.int64)
     word, shift, mask = np.empty(q, np.int64), np.empty(q, np.uint64), np.empty(q, np.uint64)
@@ -158,7 +158,7 @@ def _pack_fields(rows, fields, start, stop):
 
 @inner
 def _unpack_sets(rows, fields, seen_at, start, stop):
-    """Where the values of SET attributes are marked as seen, for rows that lie side by side."""
+    """Return the positions in ``seen`` of the values of SET attributes, for contiguous rows."""
     found = np.empty((stop - start, fields.sets.shape[0]), np.int64)
     for s in range(fields.sets.shape[0]):
         for i in range(stop - start):
@@ -168,7 +168,7 @@ def _unpack_sets(rows, fields, seen_at, start, stop):
 
 @inner
 def are_equal(words, i, other):
-    """Whether two packed rows are the same."""
+    """Return True if two packed rows are equal."""
     equal = True
     for w in range(words.shape[1]):
         equal = equal and words[i, w] == words[other, w]
@@ -177,7 +177,7 @@ def are_equal(words, i, other):
 
 @inner
 def new_reach(geometry):
-    """Scratch space for the reach of runs."""
+    """Return scratch buffers for the extent of runs."""
     q = geometry.form.shape[0]
     seen_at = np.zeros(q, np.int64)
     size = 0
@@ -191,10 +191,10 @@ def new_reach(geometry):
 
 @jit
 def choose_runs(words, smallest, places, first, last, costs, loss, parted, following):
-    """Of all ways to cut the rows from each place first..last on, the best, given those from later places on.
+    """Find the best way to cut the rows from each place first..last on, given the best ways from later places on.
 
-    The best way loses least; of several it parts the fewest equal rows, and of those its first run is the shortest.
-    ``loss`` is infinite where there is no way. ``following`` is the place where the first run ends.
+    The best way has the least loss; ties go to the fewest separated equal rows, then to the shortest first run.
+    ``loss`` is infinite if there is no way. ``following`` is the place where the first run ends.
     """
     final = places.shape[0] - 1
     lowest = min(np.searchsorted(places, places[last - 1] + smallest), final)
@@ -217,7 +217,7 @@ def choose_runs(words, smallest, places, first, last, costs, loss, parted, follo
 
 @jit
 def follow(places, following):
-    """Where the runs start, from the first on."""
+    """Return the starts of the runs, from the first on."""
     starts = np.empty(places.shape[0], np.int64)
     n_runs, place = 0, 0
     while place < places.shape[0] - 1:
@@ -228,7 +228,7 @@ def follow(places, following):
 
 @jit
 def steps(rows, geometry, losses):
-    """What is lost when a row is released together with the one before, for every row but the first."""
+    """Write the loss of releasing each row together with the one before, for every row but the first."""
     q = geometry.form.shape[0]
     losses[0] = 0.0
     for i in range(1, losses.shape[0]):

@@ -1,8 +1,8 @@
-"""SaNGreeA's greedy clusters: best-first search for the cheapest row, in boxes over the rows that are not yet assigned.
+"""SaNGreeA's greedy clusters: best-first search for the cheapest row, in boxes over the unassigned rows.
 
-What a candidate costs never falls while a cluster grows, so what it cost before still bounds what it costs now. The
-queue of a cluster is therefore kept until the cluster is complete, and an entry is brought up to date only when it
-comes first. The result is that of looking at every row at every step; ties go to the lowest row.
+The cost of a candidate never decreases while a cluster grows, so an earlier cost is a lower bound of the current one.
+The queue of a cluster is therefore kept until the cluster is complete, and an entry is updated only when it comes
+first. The result is that of examining every row at every step; ties go to the lowest row.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from shoal._kernels.sangreea_lacking import (
     note_wanted,
 )
 from shoal._kernels.sangreea_space import absorb, bound_of, cost_with, empty_cluster, open_cluster
-from shoal._kernels.sangreea_tree import NOBODY, take
+from shoal._kernels.sangreea_tree import NO_ROW, take
 
 REBUILD_BELOW = 0.6
-"""Boxes are built anew when less than this share of their rows is left."""
+"""Boxes are rebuilt when less than this share of their rows is unassigned."""
 
 
 class Queue(NamedTuple):
@@ -35,19 +35,19 @@ class Queue(NamedTuple):
     bound: np.ndarray
     lowest: np.ndarray
     entry: np.ndarray
-    """A box, or -1 - the place of a row."""
+    """A box, or -1 minus the place of a row."""
     age: np.ndarray
-    """How often the cluster had changed when the bound was computed."""
+    """Number of changes of the cluster when the bound was computed."""
     state: np.ndarray
-    """int64 (2,): the number of entries, and how often the cluster has changed."""
+    """int64 (2,): the number of entries, and that of changes of the cluster."""
 
 
 @jit
 def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, lacking, labels, n_clusters):
     """Assign rows to clusters and write their numbers into ``labels``.
 
-    Returns how many clusters there are and where in ``seeds`` to go on with new boxes: many rows of these are gone. At
-    the end of the seeds all is done; rows that no cluster could be made of keep their label.
+    Return the number of clusters, and the position in ``seeds`` at which to continue with new boxes, because many rows
+    of these are assigned. At the end of the seeds all is done; rows without a cluster keep their label.
 
     Parameters
     ----------
@@ -56,20 +56,20 @@ def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, lacking, la
     boxes : Boxes
         Over all rows that are not taken.
     seeds : int64 array
-        Rows in the order in which they begin clusters, where they are still there by then.
+        Rows in the order in which they start clusters, if they are still unassigned by then.
     at : int
-        Where in ``seeds`` to begin.
+        Position in ``seeds`` at which to start.
     taken : uint8 array (n,)
-        1 for rows that are not to be had; those of new clusters are added.
+        1 for rows that are not available; those of new clusters are added.
     smallest : int
-        Rows that a cluster has at least.
+        Minimum number of rows of a cluster.
     guard : Guard or None
-        What else must hold in a cluster.
+        Further rules for a cluster.
     lacking : Lacking or None
-        None where there is no guard.
+        None if there is no guard.
     labels : int64 array (n,)
     n_clusters : int
-        Clusters that are there already.
+        Number of existing clusters.
     """
     n_left = boxes.rows.shape[0]
     enough = REBUILD_BELOW * n_left
@@ -100,7 +100,7 @@ def grow_all(space, codes, boxes, seeds, at, taken, smallest, guard, lacking, la
 
 @jit
 def grow_one(space, codes, boxes, taken, members, smallest, guard, lacking):
-    """The rows of a cluster that is grown from its first members, and whether the guard's rules hold in it."""
+    """Grow a cluster from its first members; return its rows, and whether the guard's rules hold in it."""
     queue, cluster = open_queue(boxes), open_cluster(codes.shape[1])
     rows = np.empty(codes.shape[0], np.int64)
     before = np.empty(members.shape[0], np.uint8)
@@ -116,14 +116,14 @@ def grow_one(space, codes, boxes, taken, members, smallest, guard, lacking):
 
 @jit
 def take_rows(boxes, taken, rows):
-    """Note that rows are no longer to be had."""
+    """Mark rows as taken."""
     for row in rows:
         take(boxes, taken, row)
 
 
 @jit
 def cheapest(space, codes, boxes, taken, members, n_wanted):
-    """The rows that are cheapest to add to a cluster, and what it then costs."""
+    """Return the rows that are cheapest to add to a cluster, and its cost with each."""
     queue, cluster = open_queue(boxes), open_cluster(codes.shape[1])
     for row in members:
         absorb(space, cluster, codes, row)
@@ -141,7 +141,7 @@ def cheapest(space, codes, boxes, taken, members, n_wanted):
 
 @jit
 def nearest(space, boxes, taken, codes):
-    """For each row of ``codes`` the row in the boxes that is cheapest to be released with."""
+    """Find for each row of ``codes`` the row in the boxes that is cheapest to release together with it."""
     queue, cluster = open_queue(boxes), open_cluster(codes.shape[1])
     found = np.empty(codes.shape[0], np.int64)
     for i in range(codes.shape[0]):
@@ -155,7 +155,7 @@ def nearest(space, boxes, taken, codes):
 
 @inner
 def grow(space, boxes, queue, cluster, taken, rows, size, smallest, guard, lacking):
-    """Add the cheapest row to a cluster until it is large enough and the guard's rules hold: its size, and if they do.
+    """Add the cheapest rows to a cluster until it is large enough and the rules hold; return its size, and if they do.
 
     ``rows[:size]`` are in the cluster; the others are written behind them.
     """
@@ -170,15 +170,15 @@ def grow(space, boxes, queue, cluster, taken, rows, size, smallest, guard, lacki
         if absorb(space, cluster, boxes.codes, place):
             queue.state[1] += 1
     if guard is not None:
-        return _mend(space, boxes, queue, cluster, taken, rows, n_given, size, guard, lacking)
+        return _satisfy_rules(space, boxes, queue, cluster, taken, rows, n_given, size, guard, lacking)
     return size, True
 
 
 @inner
-def _mend(space, boxes, queue, cluster, taken, rows, n_given, size, guard, lacking):
-    """Add rows to a cluster until the guard's rules hold: the cheapest of those that bring the first broken one nearer.
+def _satisfy_rules(space, boxes, queue, cluster, taken, rows, n_given, size, guard, lacking):
+    """Add the cheapest rows that bring the first violated rule closer, until all of the guard's rules hold.
 
-    The first ``n_given`` rows are noted as taken, and no others when all is done.
+    The first ``n_given`` rows are marked as taken, and no others at the end.
     """
     for i in range(n_given, size):
         taken[rows[i]] = 1
@@ -202,16 +202,16 @@ def _mend(space, boxes, queue, cluster, taken, rows, n_given, size, guard, lacki
             break
     for i in range(n_given, size):
         taken[rows[i]] = 0
-    # What is in the queue belongs to a smaller cluster.
+    # The entries of the queue belong to a smaller cluster.
     queue.state[1] += 1
     return size, holds
 
 
 @inner
 def _next_wanted(space, boxes, queue, cluster, taken, guard, lacking):
-    """The place of the cheapest free row that is wanted, -1 if there is none; the search starts anew."""
+    """Return the place of the cheapest free row that is wanted, or -1 if there is none; the search starts anew."""
     queue.state[0] = 0
-    if boxes.lowest[0] < NOBODY and may_hold_wanted(lacking, 0):
+    if boxes.lowest[0] < NO_ROW and may_hold_wanted(lacking, 0):
         push(queue, bound_of(space, cluster, boxes.content, 0), boxes.lowest[0], 0)
     while queue.state[0] > 0:
         entry = queue.entry[0]
@@ -226,14 +226,14 @@ def _next_wanted(space, boxes, queue, cluster, taken, guard, lacking):
                     push(queue, cost_with(space, cluster, boxes.codes, place), row, -1 - place)
             continue
         for half in (entry + 1, boxes.right[entry]):
-            if boxes.lowest[half] < NOBODY and may_hold_wanted(lacking, half):
+            if boxes.lowest[half] < NO_ROW and may_hold_wanted(lacking, half):
                 push(queue, bound_of(space, cluster, boxes.content, half), boxes.lowest[half], half)
     return np.int64(-1)
 
 
 @inner
 def open_queue(boxes):
-    """An empty queue with room for every box and row."""
+    """Return an empty queue with space for every box and row."""
     room = boxes.rows.shape[0] + boxes.start.shape[0] + 1
     entry, age, state = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(2, np.int64)
     return Queue(np.empty(room), np.empty(room, np.int64), entry, age, state)
@@ -241,24 +241,24 @@ def open_queue(boxes):
 
 @inner
 def _begin(space, boxes, queue, cluster):
-    """Put the box over all rows into the queue, and nothing else."""
+    """Reset the queue to the box over all rows."""
     queue.state[0] = 0
-    if boxes.lowest[0] < NOBODY:
+    if boxes.lowest[0] < NO_ROW:
         push(queue, bound_of(space, cluster, boxes.content, 0), boxes.lowest[0], 0)
 
 
 @inner
 def next_row(space, boxes, queue, cluster, taken):
-    """Take the cheapest row out of the queue: its place and what the cluster costs with it; -1 if there is none.
+    """Remove the cheapest row from the queue; return its place, or -1, and the cost of the cluster with it.
 
-    What is in a box is put into the queue here, not by a function of its own: counting references to all that it would
-    be handed took half of the time.
+    The content of a box is put into the queue here, not by a function of its own: counting references to all of its
+    arguments took half of the time.
     """
     rows, codes, content, lowest = boxes.rows, boxes.codes, boxes.content, boxes.lowest
     while queue.state[0] > 0:
         entry = queue.entry[0]
         if queue.age[0] != queue.state[1]:
-            # What was computed for a smaller cluster is brought up to date; if it has grown, others may come first.
+            # A bound computed for a smaller cluster is updated; if it has increased, other entries may come first.
             if entry < 0:
                 bound = cost_with(space, cluster, codes, -1 - entry)
             else:
@@ -279,7 +279,7 @@ def next_row(space, boxes, queue, cluster, taken):
             continue
         for side in range(2):
             half = entry + 1 if side == 0 else right
-            if lowest[half] < NOBODY:
+            if lowest[half] < NO_ROW:
                 push(queue, bound_of(space, cluster, content, half), lowest[half], half)
     return np.int64(-1), np.inf
 
@@ -308,7 +308,7 @@ def pop(queue):
 
 @inner
 def _sink(queue, new_bound, new_lowest, new_entry, new_age):
-    """Put an entry in place of the first one, and from there to where it belongs."""
+    """Replace the first entry, and move the new one down to its position."""
     bound, lowest, entry, age = queue.bound, queue.lowest, queue.entry, queue.age
     n, at = queue.state[0], 0
     while 2 * at + 1 < n:

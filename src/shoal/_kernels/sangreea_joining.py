@@ -1,8 +1,8 @@
-"""Rows that are left over under constraints join the cheapest cluster that takes them: best-first search over clusters.
+"""Assign rows left over under constraints to the cheapest cluster that accepts them: best-first search over clusters.
 
-A row and a cluster of s rows that costs c now and at least d with the row cost at least d + s (d - c) more. What the
-row costs with one row of the cluster is such a d, so boxes over one row of each cluster serve. Of the clusters in it a
-box knows the most that one costs, the fewest rows, and what all of them refuse.
+If a cluster of s rows costs c now and at least d with a row, the row adds at least d + s (d - c). The cost of the row
+with one row of the cluster is such a d, so boxes over one row of each cluster suffice. A box stores the highest cost
+and the fewest rows of its clusters, and the profiles that all of them refuse.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ from shoal._kernels.sangreea_leftovers import MOST_TRIES, add_row, gather, growt
 from shoal._kernels.sangreea_space import absorb, bound_of, empty_cluster, open_cluster
 
 LARGE = 64
-"""Rows from which on the values of a cluster are counted once, not again for every row that might join it."""
+"""Minimum rows of a cluster whose values are counted once, not again for every row that might join it."""
 MOST_TALLIES = 64
-"""Clusters of which the values are kept counted."""
+"""Maximum number of clusters whose counts of values are kept."""
 MOST_PROFILES = 64
-"""Different combinations of sensitive values up to which it is remembered which of them a cluster refuses."""
+"""Maximum number of combinations of sensitive values for which the refusals of clusters are recorded."""
 
 
 class ClusterSummary(NamedTuple):
-    """What is known of the clusters in each box, and of each cluster."""
+    """Bounds over the clusters in each box, and the refusals of each cluster."""
 
     dearest: np.ndarray
     """float64 (boxes,)."""
     fewest: np.ndarray
     """int64 (boxes,)."""
     refused: np.ndarray
-    """uint64 (boxes,): bits of the profiles that no cluster takes."""
+    """uint64 (boxes,): bits of the profiles that no cluster accepts."""
     refuses: np.ndarray
-    """uint64 (clusters,): the same of one cluster, as it is now."""
+    """uint64 (clusters,): the same for one cluster in its current state."""
 
 
 class Tallies(NamedTuple):
-    """How often large clusters have each value of each sensitive column."""
+    """Counts of each value of each sensitive column in large clusters."""
 
     of: np.ndarray
-    """int64 (clusters,): the line of ``counted``; -1 where there is none."""
+    """int64 (clusters,): the row of ``counted``; -1 if there is none."""
     counted: np.ndarray
-    """int64 (tallies + 1, values of all columns + 2): the last two are the released rows and all rows, and the last
-    line is scratch."""
+    """int64 (tallies + 1, values of all columns + 2): the last two columns count the released rows and all rows, and
+    the last row is a scratch buffer."""
     state: np.ndarray
-    """int64 (1,): the lines in use."""
+    """int64 (1,): the number of rows in use."""
 
 
 @jit
 def join(space, codes, labels, rest, guard, boxes, first, profile):
-    """Give the rows of ``rest``, one by one, to the cluster whose loss grows least and that keeps all rules with them.
+    """Assign the rows of ``rest``, one by one, to the cluster whose loss grows least and that satisfies all rules.
 
-    Returns the rows that no cluster takes.
+    Return the rows that no cluster accepts.
 
     Parameters
     ----------
     labels : int64 array (n,)
-        Written.
+        Output.
     boxes : Boxes
         Over one row of each cluster.
     first : int64 array (clusters,)
         That row.
     profile : int64 array (n,)
-        A number for each combination of sensitive values; -1 throughout if there are more than 64. Then only the
-        cheapest 32 clusters are tried for a row, else all of them.
+        A number for each combination of sensitive values; -1 throughout if there are more than 64. In that case only
+        the cheapest 32 clusters are tried for a row, else all of them.
     """
     n_clusters = first.shape[0]
     clusters = gather(space, codes, labels, n_clusters)
@@ -81,7 +81,7 @@ def join(space, codes, labels, rest, guard, boxes, first, profile):
     rows = np.empty(codes.shape[0], np.int64)
     stuck = np.empty(rest.shape[0], np.int64)
     n_stuck = 0
-    # Sums over many rows are rounded; a box must come before its clusters all the same.
+    # Sums over many rows are rounded; a box must nevertheless come before its clusters.
     slack = 1e-15 * codes.shape[0] * max(space.weight.sum(), 1.0)
     for row in rest:
         empty_cluster(single)
@@ -138,7 +138,7 @@ def _summarise(boxes, labels, clusters):
 
 @inner
 def _sum_up(boxes, labels, clusters, summary, box):
-    """What is known of a box from its halves, or from its clusters."""
+    """Update the bounds of a box from its halves, or from its clusters."""
     right = boxes.right[box]
     if right >= 0:
         summary.dearest[box] = max(summary.dearest[box + 1], summary.dearest[right])
@@ -156,7 +156,7 @@ def _sum_up(boxes, labels, clusters, summary, box):
 
 @inner
 def _bring_up_to_date(boxes, labels, clusters, summary, row):
-    """Note in all boxes over the cluster of a row that it has changed."""
+    """Update all boxes over the cluster of a row, which has changed."""
     box = boxes.leaf[boxes.place[row]]
     while box >= 0:
         _sum_up(boxes, labels, clusters, summary, box)
@@ -165,7 +165,7 @@ def _bring_up_to_date(boxes, labels, clusters, summary, row):
 
 @inner
 def _takes(clusters, tallies, guard, c, row, rows):
-    """Whether the guard's rules hold in a cluster once a row is in it."""
+    """Return True if the guard's rules hold in a cluster with a row added."""
     line = tallies.of[c]
     if line < 0:
         line = np.int64(MOST_TALLIES)
@@ -184,7 +184,7 @@ def _takes(clusters, tallies, guard, c, row, rows):
 
 @inner
 def _tally(guard, count, row, times):
-    """Count a row of a cluster, or take it off."""
+    """Add a row of a cluster to the counts, or subtract it."""
     count[-1] += times
     if guard.members.shape[0] > 0 and guard.members[row] == 0:
         return
@@ -197,7 +197,7 @@ def _tally(guard, count, row, times):
 
 @inner
 def _tally_holds(guard, count):
-    """The same as ``guard_holds``, from counts."""
+    """Evaluate ``guard_holds`` from counts."""
     rules, released = guard.rules, count[-2]
     for rule in range(rules.first_rule[0]):
         level = size_level(rules.model[rule], released, count[-1])

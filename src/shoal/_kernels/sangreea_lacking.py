@@ -1,8 +1,8 @@
-"""Rows that a cluster of SaNGreeA lacks where it breaks a rule: it then grows by the cheapest of these.
+"""Rows that a cluster of SaNGreeA lacks if it violates a rule: it then grows by the cheapest of these.
 
-What brings a rule nearer is told in one way for all of them. A rule that counts different values, or has no finite
-level at all, needs values that the cluster has not. Any other is kept by the whole table, and so comes nearer with
-values that are rarer in the cluster than there.
+One criterion decides which rows bring a rule closer. A rule that counts distinct values, or has no finite level at all,
+needs values that are absent from the cluster. Any other rule is satisfied by the whole table, and thus comes closer
+with values that are rarer in the cluster than in the table.
 """
 
 from __future__ import annotations
@@ -15,31 +15,30 @@ from shoal._kernels._jit import inner, jit
 from shoal._kernels.privacy import DISTINCT, PRESENCE, ROWS, meets, size_level, value_level
 
 BETWEEN_CHECKS = 64
-"""A cluster of s rows that breaks a rule is looked at again s / 64 rows later, at once if s is less."""
+"""A cluster of s rows that violates a rule is checked again s / 64 rows later, or after each row if s is less."""
 _ONE = np.uint64(1)
 _LAST_BIT = np.uint64(63)
 
 
 class Lacking(NamedTuple):
-    """What a cluster lacks of one trait of its rows: a sensitive column, or whether they are released."""
+    """Values that a cluster lacks of one trait of its rows: a sensitive column, or whether they are released."""
 
     held: np.ndarray
-    """uint64 (boxes, columns + 1): a bit (modulo 64) for each value that the free rows of a box have; the last column
-    is whether they are released."""
+    """uint64 (boxes, columns + 1): a bit (modulo 64) for each value of the free rows of a box; the last column states
+    whether they are released."""
     counted: np.ndarray
-    """int64: how often the cluster has each value of the trait."""
+    """int64: count of each value of the trait in the cluster."""
     wanted: np.ndarray
     """uint8: 1 for each value of the trait that is wanted."""
     state: np.ndarray
-    """int64 (3,): the trait, -1 if any row is welcome; whether only absent values are wanted; whether ``held`` is
-    filled."""
+    """int64 (3,): the trait, -1 if any row is wanted; 1 if only absent values are wanted; 1 if ``held`` is filled."""
     bits: np.ndarray
-    """uint64 (1,): the bits of the values that are wanted."""
+    """uint64 (1,): the bits of the wanted values."""
 
 
 @jit
 def open_lacking(boxes, guard):
-    """Nothing is lacking yet."""
+    """Return the state of a cluster that lacks nothing yet."""
     n_traits, most = guard.sensitive.shape[1] + 1, 2
     for n_values in guard.rules.n_values:
         most = max(most, n_values)
@@ -50,7 +49,7 @@ def open_lacking(boxes, guard):
 
 @inner
 def look_for_broken(guard, lacking, boxes, rows, size):
-    """Whether all rules hold for the first rows; if not, what they lack for the first one that does not is noted."""
+    """Return True if all rules hold for the first rows; else record what they lack for the first violated rule."""
     rules = guard.rules
     released = n_released(guard, rows, size)
     for rule in range(rules.first_rule[0]):
@@ -79,7 +78,7 @@ def look_for_broken(guard, lacking, boxes, rows, size):
 
 @inner
 def broken_rule(guard, column, count, released):
-    """The first rule about a column that does not hold, its level, and how many values there are; -1 if all hold."""
+    """Return the first violated rule about a column, or -1, its level, and the number of values."""
     rules, ids, present = guard.rules, guard.touched, guard.histogram
     n_ids = 0
     for value in range(count.shape[0]):
@@ -98,7 +97,7 @@ def broken_rule(guard, column, count, released):
 
 @inner
 def n_released(guard, rows, size):
-    """How many of the first rows are released."""
+    """Return how many of the first rows are released."""
     if guard.members.shape[0] == 0:
         return size
     released = 0
@@ -109,7 +108,7 @@ def n_released(guard, rows, size):
 
 @inner
 def _lack_rows(guard, lacking, rule, level):
-    """A rule about the size of a group lacks released rows, or others, or any."""
+    """Record whether a rule about the size of a group lacks released rows, others, or any."""
     model = guard.rules.model[rule]
     too_few = level < guard.rules.other[rule]
     lacking.state[0] = guard.sensitive.shape[1]
@@ -120,7 +119,7 @@ def _lack_rows(guard, lacking, rule, level):
 
 @inner
 def note_wanted(guard, lacking, released):
-    """Note which values are wanted of a cluster that has so many released rows."""
+    """Record which values are wanted for a cluster with this many released rows."""
     column = lacking.state[0]
     if column == guard.sensitive.shape[1]:
         return
@@ -136,7 +135,7 @@ def note_wanted(guard, lacking, released):
 
 @inner
 def is_wanted(guard, lacking, row):
-    """Whether a row brings the rule nearer."""
+    """Return True if a row brings the rule closer."""
     trait = lacking.state[0]
     if trait < 0:
         return True
@@ -147,13 +146,13 @@ def is_wanted(guard, lacking, row):
 
 @inner
 def may_hold_wanted(lacking, box):
-    """Whether some row of a box may bring the rule nearer."""
+    """Return True if some row of a box may bring the rule closer."""
     return lacking.state[0] < 0 or lacking.held[box, lacking.state[0]] & lacking.bits[0] != 0
 
 
 @inner
 def count_in(guard, lacking, row):
-    """Count a row that the cluster took in; returns whether it is released."""
+    """Count a row added to the cluster; return whether it is released."""
     released = _released(guard, row)
     if released == 1 and lacking.state[0] < guard.sensitive.shape[1]:
         lacking.counted[guard.sensitive[row, lacking.state[0]]] += 1
@@ -162,7 +161,7 @@ def count_in(guard, lacking, row):
 
 @inner
 def look_again(guard, lacking, boxes, taken, leaf):
-    """Note what the free rows of a leaf still have: many that had the trait may be gone."""
+    """Update the values of the free rows of a leaf: many rows with the wanted values may be taken."""
     trait = lacking.state[0]
     held = np.uint64(0)
     for place in range(boxes.start[leaf], boxes.stop[leaf]):
@@ -180,7 +179,7 @@ def look_again(guard, lacking, boxes, taken, leaf):
 
 @inner
 def _fill(guard, lacking, boxes):
-    """Find out what the rows of each box have, at the first time that it matters."""
+    """Collect the values of the rows of each box, the first time they are needed."""
     if lacking.state[2] == 1:
         return
     lacking.state[2] = 1

@@ -1,4 +1,4 @@
-"""Rows that SaNGreeA could make no cluster of: they go to the clusters that are there."""
+"""Assign rows that SaNGreeA could not put into a new cluster to the existing clusters."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from shoal._kernels.sangreea_links import scores_of_clusters
 from shoal._kernels.sangreea_space import HIGH, LOW, NODE, Cluster, absorb, cost_with, open_cluster
 
 MOST_TRIES = 32
-"""Clusters that are tried for a row when constraints refuse the cheapest one."""
+"""Clusters that are tried for a row when constraints reject the cheapest one."""
 
 
 class Clusters(NamedTuple):
-    """All clusters: how far each reaches, what it costs, and its rows as a chain."""
+    """All clusters: their extents, costs, and rows as linked lists."""
 
     reach: np.ndarray
     loss: np.ndarray
     """(clusters, q, 3) and (clusters, q), as in :class:`Cluster`."""
     size: np.ndarray
-    """int64: 0 for a cluster that became part of another."""
+    """int64: 0 for a cluster that was merged into another."""
     head: np.ndarray
     following: np.ndarray
-    """The last row of each cluster, and before each row the one that came earlier; -1 at the end."""
+    """The last row of each cluster, and for each row the one added before it; -1 at the end."""
 
 
 @jit
 def disperse(space, codes, labels, n_clusters, rest, guard, links):
-    """Give the rows of ``rest``, one by one, to the cluster whose loss grows least; write their labels.
+    """Assign the rows of ``rest``, one by one, to the cluster whose loss grows least; write their labels.
 
-    A cluster in which a rule of the guard would no longer hold is passed over; rows that no cluster takes are made one
-    group with as many clusters as it needs. ``links`` is None where there is no network. Every cluster is looked at for
-    every row: without a guard fewer rows are left than a cluster needs, and with one, ``sangreea_joining`` is faster.
+    A cluster in which a rule of the guard would no longer hold is skipped; rows that no cluster accepts are merged with
+    as many clusters as necessary. ``links`` is None if there is no network. Every cluster is examined for every row:
+    without a guard fewer rows are left than a cluster needs, and with one, ``sangreea_joining`` is faster.
     """
     clusters = gather(space, codes, labels, n_clusters)
     rows = np.empty(codes.shape[0], np.int64)
@@ -59,7 +59,7 @@ def disperse(space, codes, labels, n_clusters, rest, guard, links):
 
 @jit
 def merge(space, codes, labels, n_clusters, stuck, guard):
-    """Make rows that no cluster takes one group with as many clusters as it needs; write the labels."""
+    """Merge rows that no cluster accepts with as many clusters as necessary into one group; write the labels."""
     clusters = gather(space, codes, labels, n_clusters)
     unite(space, codes, labels, clusters, stuck, guard, np.empty(codes.shape[0], np.int64))
 
@@ -86,7 +86,7 @@ def add_row(space, clusters, codes, c, row):
 
 @inner
 def growth_of(space, clusters, codes, c, row):
-    """By how much the loss of a cluster, which counts every row in it, grows with one more."""
+    """Return the growth of a cluster's loss, the sum over its rows, when one row is added."""
     after = cost_with(space, Cluster(clusters.reach[c], clusters.loss[c]), codes, row)
     return (clusters.size[c] + 1) * after - clusters.size[c] * total_of(clusters.loss[c])
 
@@ -101,7 +101,7 @@ def total_of(losses):
 
 @inner
 def _cheapest_that_holds(clusters, growth, row, guard, rows):
-    """The cluster that grows least (of several the first), among those in which the guard's rules still hold."""
+    """Return the cluster that grows least (the first one if tied) among those in which the guard's rules still hold."""
     if guard is None:
         return np.argmin(growth)
     for _ in range(MOST_TRIES):
@@ -118,7 +118,7 @@ def _cheapest_that_holds(clusters, growth, row, guard, rows):
 
 @inner
 def rows_of(clusters, c, rows, n):
-    """Write the rows of a cluster behind the first n; returns how many there are then."""
+    """Write the rows of a cluster behind the first n; return how many there are then."""
     row = clusters.head[c]
     while row >= 0:
         rows[n] = row
@@ -129,7 +129,7 @@ def rows_of(clusters, c, rows, n):
 
 @inner
 def unite(space, codes, labels, clusters, stuck, guard, rows):
-    """Make rows one group with the clusters whose loss grows least by it, as many as it takes for the rules to hold."""
+    """Merge rows with the clusters whose loss grows least into one group, as many as it takes for the rules to hold."""
     if stuck.shape[0] == 0:
         return
     group = open_cluster(codes.shape[1])
@@ -170,7 +170,7 @@ def _cheapest_union(space, clusters, group, n):
 
 @inner
 def _stretch_over(space, group, reach):
-    """Let a group reach over a cluster: over its lowest and its highest codes."""
+    """Extend a group over a cluster: over its lowest and its highest codes."""
     ends = np.empty((2, reach.shape[0]), np.int32)
     for j in range(reach.shape[0]):
         ends[0, j], ends[1, j] = reach[j, LOW], reach[j, HIGH]

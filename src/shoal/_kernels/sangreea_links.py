@@ -1,9 +1,9 @@
-"""SaNGreeA in a network: a step weighs what a row costs against how unlike its neighbourhood is.
+"""SaNGreeA in a network: a step weighs the cost of a row against the dissimilarity of its neighbourhood.
 
 The distance of two rows is the share of all others that are linked with exactly one of them: with degrees d, it is
-(d_i + d_j - 2 common neighbours - 2 if they are linked) / (n - 2). Only rows that lie within two links of a cluster
-have anything in common with it. They are looked at one by one; of all others the degree alone counts, so that boxes
-bound them by their lowest degree.
+(d_i + d_j - 2 common neighbours - 2 if they are linked) / (n - 2). Only rows within two links of a cluster have
+anything in common with it and are examined one by one; for all others only the degree matters, so that boxes bound
+them by their lowest degree.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from shoal._kernels.sangreea_lacking import (
     note_wanted,
 )
 from shoal._kernels.sangreea_space import absorb, bound_of, cost_with, empty_cluster, open_cluster
-from shoal._kernels.sangreea_tree import NOBODY, take
+from shoal._kernels.sangreea_tree import NO_ROW, take
 
 
 class Links(NamedTuple):
-    """A network, and what weighs how much."""
+    """A network, and the weights of costs and distances."""
 
     at: np.ndarray
     to: np.ndarray
     """int64: the neighbours of row i are to[at[i] : at[i + 1]]."""
     alpha: float
     beta: float
-    """Weight of the mean cost of an attribute, and of the distance."""
+    """Weights of the mean cost of an attribute, and of the distance."""
     n_attributes: int
     n_others: int
-    """Rows beside a pair of them; 1 if there are none."""
+    """Number of rows besides a pair of them; 1 if there are none."""
 
 
 class Nearby(NamedTuple):
-    """What rows have in common with a cluster."""
+    """Neighbours that rows have in common with a cluster."""
 
     shared: np.ndarray
     """int64 (n,): common neighbours with its members, and links to them."""
     rows: np.ndarray
     state: np.ndarray
-    """int64 (3,): how many rows have something in common with it, the sum of its degrees, its size."""
+    """int64 (3,): number of rows with something in common with it, the sum of its degrees, its size."""
 
 
 @jit
 def grow_in_network(space, codes, boxes, links, seeds, at, taken, smallest, guard, lacking, labels, n_clusters):
     """Assign rows to clusters; see ``sangreea.grow_all``.
 
-    In a network it is not true that a candidate only gets worse while a cluster grows, so each step searches anew.
+    In a network the score of a candidate may decrease while a cluster grows, so each step searches anew.
     """
     n, n_left = codes.shape[0], boxes.rows.shape[0]
     enough = REBUILD_BELOW * n_left
@@ -108,8 +108,8 @@ def grow_in_network(space, codes, boxes, links, seeds, at, taken, smallest, guar
 
 @inner
 def _lowest_degrees(links, boxes):
-    """The lowest degree in each box."""
-    found = np.full(boxes.start.shape[0], NOBODY, np.int64)
+    """Return the lowest degree in each box."""
+    found = np.full(boxes.start.shape[0], NO_ROW, np.int64)
     for box in range(found.shape[0] - 1, -1, -1):
         if boxes.right[box] >= 0:
             found[box] = min(found[box + 1], found[boxes.right[box]])
@@ -130,7 +130,7 @@ def _forget(nearby):
 
 @inner
 def _meet(links, nearby, member):
-    """Count what all rows have in common with one more member of the cluster."""
+    """Add the neighbours that all rows have in common with one more member of the cluster."""
     at, to = links.at, links.to
     nearby.state[1] += at[member + 1] - at[member]
     nearby.state[2] += 1
@@ -152,16 +152,16 @@ def _count(nearby, row):
 
 @inner
 def _score(links, cost, size, degrees, degree, shared):
-    """What a step minimises; size and sum of degrees are the cluster's, degree and what is shared the candidate's."""
+    """Return the score that a step minimises; size and degrees are the cluster's, degree and shared the candidate's."""
     differing = size * degree + degrees - 2 * shared
     return links.alpha * (cost / links.n_attributes) + links.beta * (differing / (size * links.n_others))
 
 
 @inner
 def _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken, guard, lacking):
-    """The row of the lowest score among those that are wanted, of several the lowest; -1 if there is none."""
+    """Return the row of the lowest score among those that are wanted, the lowest if tied; -1 if there is none."""
     total, size = nearby.state[1], nearby.state[2]
-    best, chosen = np.inf, NOBODY
+    best, chosen = np.inf, NO_ROW
     for i in range(nearby.state[0]):
         row = nearby.rows[i]
         if guard is not None:
@@ -173,7 +173,7 @@ def _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken
             if score < best or (score == best and row < chosen):
                 best, chosen = score, row
     queue.state[0] = 0
-    if boxes.lowest[0] < NOBODY:
+    if boxes.lowest[0] < NO_ROW:
         push(queue, 0.0, boxes.lowest[0], 0)
     while queue.state[0] > 0 and (queue.bound[0] < best or (queue.bound[0] == best and queue.lowest[0] < chosen)):
         box = queue.entry[0]
@@ -183,7 +183,7 @@ def _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken
                 continue
         if boxes.right[box] >= 0:
             for half in (box + 1, boxes.right[box]):
-                if boxes.lowest[half] < NOBODY:
+                if boxes.lowest[half] < NO_ROW:
                     bound = bound_of(space, cluster, boxes.content, half)
                     push(queue, _score(links, bound, size, total, degrees[half], 0), boxes.lowest[half], half)
             continue
@@ -192,18 +192,18 @@ def _next_row(space, codes, links, boxes, degrees, queue, cluster, nearby, taken
             if guard is not None:
                 if not is_wanted(guard, lacking, row):
                     continue
-            # Those that share something are dealt with.
+            # Rows that share something were examined above.
             if taken[row] == 0 and nearby.shared[row] == 0:
                 degree = links.at[row + 1] - links.at[row]
                 score = _score(links, cost_with(space, cluster, boxes.codes, place), size, total, degree, 0)
                 if score < best or (score == best and row < chosen):
                     best, chosen = score, row
-    return chosen if chosen < NOBODY else np.int64(-1)
+    return chosen if chosen < NO_ROW else np.int64(-1)
 
 
 @inner
 def scores_of_clusters(links, labels, sizes, row, growth):
-    """Turn what each cluster's loss would grow by into a score that counts the distance of the row, too."""
+    """Turn the growth of each cluster's loss into a score that includes the distance of the row."""
     at, to = links.at, links.to
     shared, degrees = np.zeros(sizes.shape[0], np.int64), np.zeros(sizes.shape[0], np.int64)
     for other in range(labels.shape[0]):

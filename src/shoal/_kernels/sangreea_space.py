@@ -1,11 +1,10 @@
-"""What clusters of SaNGreeA cost, and what they cost at least with some row of a box.
+"""Costs of SaNGreeA's clusters, and their lower bounds with some row of a box.
 
-The cost of an attribute depends on the lowest and the highest code in a cluster alone. A box knows of each attribute
-what its rows hold, so that no row in it can cost less than the box. Sums run over the attributes in a fixed order, and
-rounding is monotone: the bound of a box never exceeds the cost of its rows, to the last bit.
+The cost of an attribute depends only on the lowest and the highest code in a cluster. A box stores for each attribute
+the content of its rows, so that no row in it can cost less than the box. Sums run over the attributes in a fixed order,
+and rounding is monotone: the bound of a box never exceeds the cost of its rows, to the last bit.
 
-The loops over attributes are written out where they are used. Handing tuples of arrays to a function for every cell
-took fifty times as long.
+The loops over attributes are inline. Passing tuples of arrays to a function for every cell took fifty times as long.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from shoal._kernels._jit import inner
 LOW, HIGH, NODE = 0, 1, 2
 """Columns of ``Cluster.reach``."""
 MOST_BITS = 64
-"""Values of a tree that a box can hold one by one; of more it knows the lowest and the highest."""
+"""Maximum number of tree values that a box stores one by one; of more it stores the lowest and the highest."""
 
 
 class Space(NamedTuple):
-    """What codes mean and cost, for all attributes one behind the other; weights are multiplied in."""
+    """Meaning and costs of codes, concatenated over all attributes; costs include the weights."""
 
     line: np.ndarray
     """uint8 (q,): 1 where codes lie on a line, 0 where they are the leaves of a tree."""
@@ -43,36 +42,36 @@ class Space(NamedTuple):
     parent: np.ndarray
     mask: np.ndarray
     loss: np.ndarray
-    """Of each node of a tree: the codes below it, the node above it, the bits of its codes, weight times its cost."""
+    """For each node of a tree: the codes below it, its parent, the bits of its codes, weight times its cost."""
     node_at: np.ndarray
     """Nodes of attribute j start here; the first ones are its codes."""
 
 
 class Cluster(NamedTuple):
-    """How far a cluster reaches."""
+    """Extent and cost of a cluster."""
 
     reach: np.ndarray
     """int64 (q, 3): the lowest and the highest code of each attribute, and the node over them; -1 without rows."""
     loss: np.ndarray
-    """float64 (q,): what each attribute costs."""
+    """float64 (q,): the cost of each attribute."""
 
 
 @inner
 def open_cluster(q):
-    """A cluster without rows."""
+    """Return a cluster without rows."""
     return Cluster(np.full((q, 3), -1, np.int64), np.zeros(q))
 
 
 @inner
 def empty_cluster(cluster):
-    """Let a cluster have no rows again."""
+    """Remove all rows from a cluster."""
     for j in range(cluster.reach.shape[0]):
         cluster.reach[j, LOW] = cluster.reach[j, HIGH] = -1
 
 
 @inner
 def absorb(space, cluster, codes, i):
-    """Let a cluster reach over one more row; whether that changed it."""
+    """Extend a cluster by one row; return True if this changed it."""
     line, first, last, parent = space.line, space.first, space.last, space.parent
     reach, loss = cluster.reach, cluster.loss
     changed = False
@@ -103,7 +102,7 @@ def absorb(space, cluster, codes, i):
 
 @inner
 def cost_with(space, cluster, codes, i):
-    """What a cluster costs once a row is in it: the sum over attributes, in their order."""
+    """Return the cost of a cluster with a row added: the sum over attributes, in their order."""
     line, weight, missing, width = space.line, space.weight, space.missing, space.width
     position, position_at = space.position, space.position_at
     first, last, parent, node_loss = space.first, space.last, space.parent, space.loss
@@ -122,7 +121,7 @@ def cost_with(space, cluster, codes, i):
         else:
             low, high = min(low, code), max(high, code)
             if high == missing[j]:
-                # A range beside a missing value says nothing.
+                # A range that may be missing carries no information.
                 total += weight[j]
             else:
                 at = position_at[j]
@@ -132,7 +131,7 @@ def cost_with(space, cluster, codes, i):
 
 @inner
 def bound_of(space, cluster, content, box):
-    """What a cluster costs at least once some row of the box is in it."""
+    """Return a lower bound of the cost of a cluster with some row of the box added."""
     line, weight, missing, width = space.line, space.weight, space.missing, space.width
     position, position_at = space.position, space.position_at
     parent, mask, node_loss = space.parent, space.mask, space.loss
@@ -157,7 +156,7 @@ def bound_of(space, cluster, content, box):
         own_low, own_high = reach[j, LOW], reach[j, HIGH]
         at = position_at[j]
         if own_high == missing[j]:
-            # A cluster of missing values alone costs nothing as long as the box has some, too.
+            # A cluster of missing values alone costs nothing if the box has some, too.
             alike = own_low < own_high or held >> np.uint64(63) == 1
             total += loss[j] if alike else weight[j]
         elif low > high:

@@ -1,4 +1,4 @@
-"""A tree of boxes over the rows that SaNGreeA has not yet assigned."""
+"""A tree of boxes over the rows that SaNGreeA has not assigned yet."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from shoal._kernels.cutting import longer
 from shoal._kernels.sangreea_space import MOST_BITS
 
 LEAF_ROWS = 16
-"""Rows in a leaf at most."""
+"""Maximum number of rows in a leaf."""
 SAMPLE = 64
-"""Rows that are looked at to decide where a box is cut."""
-NOBODY = np.int64(1) << np.int64(62)
+"""Number of rows sampled to decide where a box is cut."""
+NO_ROW = np.int64(1) << np.int64(62)
 """The lowest row of an empty box."""
 
 
 class BoxTree(NamedTuple):
-    """A binary tree of boxes in preorder; the rows of a box lie side by side in ``rows``, ascending in each leaf."""
+    """A binary tree of boxes in preorder; the rows of a box are contiguous in ``rows``, ascending in each leaf."""
 
     rows: np.ndarray
     codes: np.ndarray
@@ -27,14 +27,14 @@ class BoxTree(NamedTuple):
     leaf: np.ndarray
     """int64 (n,): the leaf of each place."""
     place: np.ndarray
-    """int64 (rows of the table,): where a row lies."""
+    """int64 (rows of the table,): the place of each row."""
     start: np.ndarray
     stop: np.ndarray
     parent: np.ndarray
     right: np.ndarray
-    """The right child; -1 in a leaf. The left one is the next box."""
+    """The right child; -1 for a leaf. The left one is the next box."""
     lowest: np.ndarray
-    """int64: the lowest row in a box that is not yet assigned."""
+    """int64: the lowest unassigned row of a box."""
     content: np.ndarray
     """uint64 (boxes, q): on a line the lowest and the highest code (32 bits each) with the top bit for the missing
     value, in a tree a bit for every code, or the lowest and the highest if there are more than 64."""
@@ -42,7 +42,7 @@ class BoxTree(NamedTuple):
 
 @jit
 def build(space, codes, rows, n_rows):
-    """Boxes over some rows, which are given in ascending order."""
+    """Build boxes over some rows, which are given in ascending order."""
     n, q = rows.shape[0], codes.shape[1]
     order, shape = _cut_all(space, codes, rows)
     n_boxes = shape.shape[0]
@@ -52,7 +52,7 @@ def build(space, codes, rows, n_rows):
         for j in range(q):
             own[i, j] = codes[order[i], j]
     start, stop, parent, right = shape[:, 0].copy(), shape[:, 1].copy(), shape[:, 2].copy(), shape[:, 3].copy()
-    leaf, lowest = np.empty(n, np.int64), np.full(n_boxes, NOBODY, np.int64)
+    leaf, lowest = np.empty(n, np.int64), np.full(n_boxes, NO_ROW, np.int64)
     content = np.empty((n_boxes, q), np.uint64)
     for box in range(n_boxes - 1, -1, -1):
         if right[box] >= 0:
@@ -71,7 +71,7 @@ def build(space, codes, rows, n_rows):
 
 @inner
 def _cut_all(space, codes, rows):
-    """The rows in the order of the boxes; start, stop, parent and right child of each box, in preorder."""
+    """Return the rows in the order of the boxes; start, stop, parent and right child of each box, in preorder."""
     n = rows.shape[0]
     order, spare = rows.copy(), np.empty(n, np.int64)
     shape = np.empty((max(n // 4, 8), 4), np.int64)
@@ -133,10 +133,10 @@ def _fill_ranges(codes, j, missing, start, stop, right, content):
 
 @inner
 def _cut(space, codes, order, spare, start, stop):
-    """Lay the rows of a box into two parts, each in ascending order; returns where the right part begins.
+    """Split the rows of a box into two parts, each in ascending order; return where the right part begins.
 
-    The attribute is cut that makes two rows cost most on average, near its median. Where rows look all the same, the
-    lower half of them is parted from the upper half: the search prefers low rows among equal ones.
+    The attribute in which two rows cost most on average is cut near its median. If all rows look the same, the lower
+    half of them is separated from the upper half: the search prefers low rows among equal ones.
     """
     half = (stop - start) // 2
     j = _widest(space, codes, order, start, half)
@@ -158,10 +158,10 @@ def _cut(space, codes, order, spare, start, stop):
 
 @inner
 def _widest(space, codes, order, start, half):
-    """The attribute in which pairs of rows lie farthest apart; -1 if the pairs looked at cost nothing.
+    """Return the attribute in which pairs of rows are farthest apart; -1 if the sampled pairs cost nothing.
 
-    What even near rows cost does not tell rows apart, so most of the second lowest cost is taken off: postal codes,
-    which hardly any two people share, are then cut late. On the census (k = 10) the search is three times as fast.
+    A cost that even near rows have does not distinguish rows, so most of the second lowest cost is subtracted: postal
+    codes, which hardly any two people share, are then cut late. On the census (k = 10) the search takes a third.
     """
     line, first, last, parent = space.line, space.first, space.last, space.parent
     step = max(half // (SAMPLE // 2), 1)
@@ -196,7 +196,7 @@ def _widest(space, codes, order, start, half):
 
 @inner
 def _median(codes, order, start, stop, j):
-    """The code at which a sample of the rows is cut best, so that some lie below it; -1 if they are all the same."""
+    """Return the code that cuts a sample of the rows best, with some rows below it; -1 if they are all the same."""
     step = max((stop - start) // SAMPLE, 1)
     sample = np.empty(2 * SAMPLE, np.int64)
     m = 0
@@ -217,14 +217,14 @@ def _median(codes, order, start, stop, j):
 
 @inner
 def take(boxes, taken, row):
-    """Note that a row is no longer to be had."""
+    """Mark a row as taken."""
     rows, lowest, right, parent = boxes.rows, boxes.lowest, boxes.right, boxes.parent
     taken[row] = 1
     place = boxes.place[row]
     box = boxes.leaf[place]
     if lowest[box] != row:
         return
-    lowest[box] = NOBODY
+    lowest[box] = NO_ROW
     for i in range(place + 1, boxes.stop[box]):
         if taken[rows[i]] == 0:
             lowest[box] = rows[i]

@@ -1,4 +1,4 @@
-"""Groups for rows that a tree of cuts was not grown on."""
+"""Group rows that a tree of cuts was not grown on."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from shoal._kernels.guard import guard_holds
 
 @jit
 def settle(attribute, left, right, order, starts, smallest, guard):
-    """Where the groups start, among rows that are ordered by their leaf.
+    """Return the starts of the groups among rows that are ordered by their leaf.
 
-    Leaves are numbered from left to right, so that the rows of every node lie side by side. ``guard`` is None where
-    only the size of a group counts.
+    Leaves are numbered from left to right, so that the rows of every node are contiguous. ``guard`` is None if only the
+    size of a group matters.
     """
     first_leaf = np.empty(attribute.shape[0], np.int64)
-    # A node comes before its children, so from the last to the first the children are known.
+    # Nodes precede their children, so in reverse order the groups of the children are known.
     for node in range(attribute.shape[0] - 1, -1, -1):
         first_leaf[node] = right[node] if attribute[node] < 0 else first_leaf[left[node]]
     found = np.empty(starts.shape[0] - 1, np.int64)

@@ -1,4 +1,4 @@
-"""Leave single rows out of groups where that makes the group much narrower."""
+"""Suppress single rows of a group where this makes the group much narrower."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal._kernels.guard import guard_holds
 
 @jit
 def first_gains(codes, order, starts, geometry, smallest):
-    """For each group what is gained, a suppressed row, by the best single step of trimming it."""
+    """Return the gain per suppressed row of the best single step of trimming each group."""
     gains = np.zeros(starts.shape[0] - 1)
     for g in range(gains.shape[0]):
         gains[g] = best_step(codes, order, starts[g], starts[g + 1], geometry, smallest)[0]
@@ -20,10 +20,10 @@ def first_gains(codes, order, starts, geometry, smallest):
 
 @jit
 def best_step(codes, order, start, stop, geometry, smallest):
-    """The rows with one extreme value whose suppression gains most: (gain a row, attribute, code, number of rows).
+    """Find the rows with one extreme value whose suppression gains most: (gain per row, attribute, code, row count).
 
-    Suppressing t of n rows costs them all that they still tell, and gives each of the others what the attribute's
-    width falls by.
+    Suppressing t of n rows loses all information that they still carry, and each of the others gains the decrease of
+    the attribute's width.
     """
     n = stop - start
     q = codes.shape[1]
@@ -31,12 +31,12 @@ def best_step(codes, order, start, stop, geometry, smallest):
     if n <= smallest:
         return best
     values = np.empty(n, np.int64)
-    told = 0.0
+    retained = 0.0
     for j in range(q):
         for i in range(n):
             values[i] = codes[order[start + i], j]
         values.sort()
-        told += geometry.weight[j] * (1.0 - width(geometry, j, values[0], values[n - 1], _n_distinct(values)))
+        retained += geometry.weight[j] * (1.0 - width(geometry, j, values[0], values[n - 1], _n_distinct(values)))
     for j in range(q):
         for i in range(n):
             values[i] = codes[order[start + i], j]
@@ -55,7 +55,7 @@ def best_step(codes, order, start, stop, geometry, smallest):
             low = values[0] if upper else values[t]
             high = values[n - 1 - t] if upper else values[n - 1]
             after = width(geometry, j, low, high, n_distinct - 1)
-            gain = (n - t) * geometry.weight[j] * (before - after) / t - told
+            gain = (n - t) * geometry.weight[j] * (before - after) / t - retained
             if gain > best[0]:
                 best = (gain, j, code, t)
     return best
@@ -71,7 +71,7 @@ def _n_distinct(values):
 
 @jit
 def trim(codes, order, starts, ranked, geometry, smallest, budget, guard, suppressed):
-    """Trim groups in the given order while it gains something and the budget lasts; returns what is left of it."""
+    """Trim groups in the given order while this gains something and the budget lasts; return the rest of the budget."""
     for g in ranked:
         start, stop = starts[g], starts[g + 1]
         while budget > 0:
@@ -93,7 +93,7 @@ def trim(codes, order, starts, ranked, geometry, smallest, budget, guard, suppre
 
 @jit
 def _released(guard, order, start, stop):
-    """How many of these rows are released."""
+    """Return how many of these rows are released."""
     if guard.members.shape[0] == 0:
         return stop - start
     count = 0
@@ -104,7 +104,7 @@ def _released(guard, order, start, stop):
 
 @jit
 def _move_back(codes, order, start, stop, j, code):
-    """Put the rows with this code behind the others; returns where they begin."""
+    """Move the rows with this code behind the others; return where they begin."""
     kept = start
     for i in range(start, stop):
         if codes[order[i], j] != code:

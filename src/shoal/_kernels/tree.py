@@ -1,6 +1,6 @@
-"""Decision trees on binned attributes: every attribute a byte a row, every sum a whole number.
+"""Decision trees on binned attributes: one byte per attribute and row, and integer sums.
 
-A node's rows lie side by side; a cut moves those that go left to the front. One pass over the rows of a node fills a
+The rows of a node are contiguous; a cut moves those that go left to the front. One pass over the rows of a node fills a
 histogram for each attribute (``tree_counts``), and a sweep over its bins finds the best cut (``tree_scores``).
 """
 
@@ -22,15 +22,15 @@ LEAF = np.int64(-1)
 ONE, WORD_BITS, LAST_BIT = np.uint64(1), np.uint64(6), np.uint64(63)
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 ATTRIBUTE, LEFT, RIGHT, BEGIN, MIDDLE, END, DEPTH, BELOW, ABOVE = range(9)
-"""Columns of the nodes of a tree; a cut of an ordered attribute is between the bins BELOW and ABOVE, that occur."""
+"""Columns of the nodes of a tree; a cut of an ordered attribute is between the occurring bins BELOW and ABOVE."""
 
 
 @jit
 def grow(task, guard, start, stop):
     """Grow a tree on rows start..stop until no admissible cut is left, or a limit is reached.
 
-    ``guard`` is None where only the size of a leaf counts. Returns the nodes, and for each the bins that go left, one
-    bit a bin. A leaf has no children (-1).
+    ``guard`` is None if only the size of a leaf matters. Return the nodes, for each a bitset of the bins that go left,
+    and the number of nodes. A leaf has no children (-1).
     """
     task = borrow(task)
     nodes, side = np.empty((64, 9), np.int32), np.empty((64, SIDE_WORDS), np.uint64)
@@ -39,7 +39,7 @@ def grow(task, guard, start, stop):
     heap.pop()
     n_nodes, n_leaves, n_visited = np.int64(1), 1, np.int64(0)
     best_first = task.growth == BEST_FIRST
-    # Nodes to be looked at: the next one, or, to find the best of all, both that were made last.
+    # Nodes to examine: the next one or, to find the best of all, both that were made last.
     begin, end = np.int64(0), np.int64(1)
     while n_leaves < task.bounds.most_leaves:
         for node in range(begin, end):
@@ -72,7 +72,7 @@ def grow(task, guard, start, stop):
 
 @inner
 def _part(nodes, side, node, first):
-    """Make two children of a node that was cut, of which the first has this number."""
+    """Write the two children of a node that was cut; the first one has the number ``first``."""
     begin, middle, end = np.int64(nodes[node, BEGIN]), np.int64(nodes[node, MIDDLE]), np.int64(nodes[node, END])
     depth = np.int64(nodes[node, DEPTH] + 1)
     nodes[node, LEFT], nodes[node, RIGHT] = first, first + 1
@@ -91,13 +91,13 @@ def _lay_leaf(nodes, side, node, begin, end, depth):
 
 @inner
 def _priority(growth, node):
-    """What is looked at next has the lowest. Left children have odd numbers, and each is followed by its sibling."""
+    """Return the priority of a node, lowest first. Left children have odd numbers, followed by their siblings."""
     return -float(node + 2 * (node & 1)) if growth == DEPTH_FIRST else float(node)
 
 
 @inner
 def _longer(rows, n):
-    """Twice the room for rows, of which n are in use."""
+    """Return a copy of the array with space for twice as many rows, of which n are in use."""
     longer = np.empty((2 * rows.shape[0], rows.shape[1]), rows.dtype)
     for i in range(n):
         for c in range(rows.shape[1]):
@@ -109,8 +109,8 @@ def _longer(rows, n):
 def _cut(task, guard, nodes, side, node, n_visited):
     """Make the best admissible cut of a node, and write it there: its attribute and where the right part begins.
 
-    ``side`` is set to the bins that go left. Ties go to the first attribute and the lowest bins. Returns what the cut
-    gains; where there is none the node stays a leaf.
+    ``side`` is set to the bins that go left. Ties go to the first attribute and the lowest bins. Return the gain of the
+    cut; if there is none, the node stays a leaf.
     """
     start, stop = np.int64(nodes[node, BEGIN]), np.int64(nodes[node, END])
     depth = np.int64(nodes[node, DEPTH])
@@ -132,7 +132,7 @@ def _cut(task, guard, nodes, side, node, n_visited):
 
 @merged
 def _make_best_cut(task, guard, start, stop, tries, side):
-    """Cut at the best place that the guard allows."""
+    """Make the best cut that the guard allows."""
     score, variant, length = task.scratch.score, task.scratch.variant, task.scratch.length
     penalised, penalty = task.limits.penalised, task.limits.penalty
     before = unsplit_score(task)
@@ -140,7 +140,7 @@ def _make_best_cut(task, guard, start, stop, tries, side):
     if penalised:
         for j in range(score.shape[0]):
             for r in range(tries):
-                # What a cut leaves unexplained counts so many times.
+                # The impurity that a cut leaves is multiplied by the penalty.
                 score[j, r] = pure - penalty[j] * (pure - score[j, r])
                 if task.limits.stops and penalty[j] > 1.0 and score[j, r] <= before:
                     score[j, r] = -np.inf
@@ -171,9 +171,9 @@ def _make_best_cut(task, guard, start, stop, tries, side):
 
 @merged
 def _choose_side(task, j, variant, length, side):
-    """Set the bits of the bins that go left; returns the last bin of the left part and the first of the other.
+    """Set the bits of the bins that go left; return the last bin of the left part and the first of the right part.
 
-    A bin that no row of the node has belongs to the nearer part of an ordered attribute (of two that are numbers, not
+    A bin without rows in the node belongs to the nearer part of an ordered attribute (if both are numbers, not
     missing), else to the larger part.
     """
     scratch, attributes = task.scratch, task.attributes
@@ -203,7 +203,7 @@ def _choose_side(task, j, variant, length, side):
 
 @inner
 def _fill_up_to(side, n):
-    """The lowest n bits, and no others."""
+    """Set the lowest n bits, and no others."""
     for w in range(SIDE_WORDS):
         own = min(max(n - 64 * w, 0), 64)
         side[w] = FULL if own == 64 else (ONE << np.uint64(own)) - ONE
@@ -216,16 +216,16 @@ def _set_bit(side, b):
 
 @inner
 def goes_left(side, b):
-    """Whether a bin is on the left side."""
+    """Return True if a bin is on the left side."""
     b = np.uint64(b)
     return (side[b >> WORD_BITS] >> (b & LAST_BIT)) & ONE != 0
 
 
 @inner
 def _partition(samples, start, stop, j, side):
-    """Move the rows whose bins are on the left side to the front; returns where the others begin."""
+    """Move the rows whose bins are on the left side to the front; return where the others begin."""
     bins, words, guide, weight, order = samples.bins, samples.words, samples.guide, samples.weight, samples.order
-    # Rows left..right - 1 are to be parted; indices have no sign, so that numba need not look whether they have.
+    # Rows left..right - 1 remain; unsigned indices spare numba the check for negative values.
     left, right, j = np.uint64(start), np.uint64(stop), np.uint64(j)
     while True:
         while left < right and goes_left(side, bins[left, j]):
@@ -248,7 +248,7 @@ def _partition(samples, start, stop, j, side):
 
 @jit
 def descend(bins, attribute, left, right, side, labels):
-    """Send rows down a tree; labels are the numbers of the leaves."""
+    """Send rows down a tree; write the numbers of their leaves into ``labels``."""
     for i in range(bins.shape[0]):
         node = 0
         while attribute[node] >= 0:

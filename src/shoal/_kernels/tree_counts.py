@@ -1,7 +1,7 @@
 """Histograms of a node: one pass over its rows counts every bin of every attribute.
 
-What the tree learns is given in fixed point, so that sums are exact: they depend neither on the order of the rows nor
-on the number of threads.
+The targets of the tree are in fixed point, so that sums are exact: they depend neither on the order of the rows nor on
+the number of threads.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from shoal._kernels._jit import inner, merged
 from shoal._kernels.tree_data import SQUARES, weight_slot
 
 FEW_ROWS = 64
-"""Nodes of fewer rows list the bins that occur instead of walking through all bins."""
+"""Nodes of fewer rows list the bins that occur instead of scanning all bins."""
 
 
 @merged
 def fill(task, start, stop, level):
-    """Fill the histograms of attributes that may be cut at this level; False if none has more than one value here.
+    """Fill the histograms of attributes that may be cut at this level; return False if there are none.
 
-    Of all attributes, or of as many as are to be drawn; where all of these have but one value, others are drawn until
-    one has more.
+    These are all attributes, or as many as are to be drawn; if all of these have a single value, more are drawn until
+    one has several.
     """
     n_occurring, draw = task.scratch.n_occurring, task.draw
     n, cost = n_occurring.shape[0], cost_of(task.limits, stop - start)
@@ -47,7 +47,7 @@ def fill(task, start, stop, level):
 
 @merged
 def _is_barred(limits, j, level, cost):
-    """Whether an attribute may not be cut here; what is left of a budget is known up to rounding."""
+    """Return True if an attribute may not be cut here; the rest of a budget is known up to rounding."""
     return level < limits.level[j] or limits.budget[j] < cost - 1e-9
 
 
@@ -61,13 +61,13 @@ def _is_any_barred(limits, level, cost):
 
 @inner
 def cost_of(limits, n_rows):
-    """What a cut of a node of so many rows takes off the budget of its attribute."""
+    """Return the cost of a cut of a node with this many rows, charged to the budget of its attribute."""
     return limits.row_cost * n_rows if limits.row_cost > 0.0 else 1.0
 
 
 @merged
 def _draw(draw, turn):
-    """Draw one of the attributes that were not drawn in the turns before (xorshift64*)."""
+    """Draw one of the attributes that were not drawn in earlier turns (xorshift64*)."""
     x = draw.state[0]
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
@@ -104,7 +104,7 @@ def _fill_all(task, start, stop):
 
 @merged
 def _fill_one(task, start, stop, j):
-    """The same for one attribute."""
+    """Fill the histogram of one attribute, and list its bins that occur, ascending."""
     samples, scratch = task.samples, task.scratch
     sums, occurring = scratch.histogram[task.attributes.first[j] :], scratch.occurring[j]
     few = stop - start < FEW_ROWS
@@ -167,7 +167,7 @@ def _count_classes_of(bins, guide, weight, start, stop, j, sums):
 
 @inner
 def _list_few(bins, start, stop, j, sums, occurring):
-    """List the bins of few rows in order, without a walk through all bins."""
+    """List the bins of few rows in order, without scanning all bins."""
     n, j = 0, np.uint64(j)
     for i in range(np.uint64(start), np.uint64(stop)):
         b = bins[i, j]
@@ -247,7 +247,7 @@ def _count_classes(bins, guide, weight, start, stop, first, histogram):
 
 @merged
 def _sum_up(task, j):
-    """The node's totals, from the histogram of attribute j; and what likeness needs to know of the whole node."""
+    """Write the node's totals, from the histogram of attribute j, and those that likeness needs."""
     scratch, first = task.scratch, task.attributes.first
     histogram, occurring, n_occurring = scratch.histogram, scratch.occurring, scratch.n_occurring
     total, whole = scratch.total, scratch.whole
@@ -271,7 +271,7 @@ def _sum_up(task, j):
 
 @merged
 def settled(task, start, stop):
-    """Whether nothing is left to learn: the guide is the same in all rows (and so are attributes that are learned)."""
+    """Return True if nothing is left to learn: the guide (and every learned attribute) is constant in the node."""
     guide = task.samples.guide
     for i in range(start + 1, stop):
         for m in range(guide.shape[1]):
@@ -289,7 +289,7 @@ def settled(task, start, stop):
 
 @merged
 def clear(task):
-    """Leave the histograms as they were found."""
+    """Reset the histograms to zero."""
     histogram, occurring, n_occurring = task.scratch.histogram, task.scratch.occurring, task.scratch.n_occurring
     first = task.attributes.first
     for j in range(n_occurring.shape[0]):

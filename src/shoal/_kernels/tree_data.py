@@ -1,4 +1,4 @@
-"""What a decision tree on binned attributes works on: the rows, the attributes, and space for one thread."""
+"""Data of a decision tree on binned attributes: the rows, the attributes, and scratch buffers for one thread."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from shoal._kernels._jit import inner
 
 MOST_BINS = 256
 ORDERED, ONE_VS_REST, SUBSET = 0, 1, 2
-"""How the bins of an attribute are cut: below and above; one against the others; any of them against the others."""
+"""Cuts of the bins of an attribute: below and above; one against the others; any of them against the others."""
 SQUARES, GINI, ENTROPY = 0, 1, 2
-"""What a cut lowers: the squared error of numbers; the impurity of classes."""
+"""Criteria that a cut lowers: the squared error of numbers; the impurity of classes."""
 DEPTH_FIRST, BREADTH_FIRST, BEST_FIRST = 0, 1, 2
-"""Which node is cut next: the last one, left before right; the first one; or the one that gains most.
+"""Node that is cut next: the last one, left before right; the first one; or the one that gains most.
 
-It matters only where leaves, or cuts of an attribute, are limited.
+The order matters only if leaves, or cuts of an attribute, are limited.
 """
 MOST_TRIES = 4
-"""Cuts of one attribute that are tried when constraints on sensitive values refuse the best one."""
+"""Cuts of one attribute that are tried when constraints on sensitive values reject the best one."""
 
 
 class Samples(NamedTuple):
-    """The rows, in the order in which the tree lays them."""
+    """The rows, in the order of the tree."""
 
     bins: np.ndarray
     """uint8 (n, 8 w): the bin of each attribute, padded to whole words."""
     words: np.ndarray
     """uint64 (n, w): the same memory."""
     guide: np.ndarray
-    """int32 (n, m): what the tree learns, numbers in fixed point, or one column of classes."""
+    """int32 (n, m): targets of the tree, numbers in fixed point, or one column of classes."""
     weight: np.ndarray
-    """int64 (n,): weight of each row in fixed point; of length 0 when all weigh 1."""
+    """int64 (n,): weight of each row in fixed point; of length 0 if all weights are 1."""
     order: np.ndarray
-    """int32 or int64 (n,): the row of the table that lies at each place."""
+    """int32 or int64 (n,): the row of the table at each place."""
 
 
 class Attributes(NamedTuple):
-    """What the bins of each attribute are."""
+    """The bins of each attribute."""
 
     n_bins: np.ndarray
     first: np.ndarray
-    """int64 (q,): where the bins of each attribute begin, all laid one behind the other."""
+    """int64 (q,): start of the bins of each attribute in their concatenation."""
     form: np.ndarray
     """int64 (q,): ORDERED, ONE_VS_REST or SUBSET."""
     missing: np.ndarray
@@ -50,67 +50,67 @@ class Attributes(NamedTuple):
 
 
 class Likeness(NamedTuple):
-    """Attributes that the tree learns beside its guide."""
+    """Attributes that the tree learns besides its guide."""
 
     ordered: np.ndarray
     """int64: ordered attributes."""
     nominal: np.ndarray
     """int64: nominal attributes; each value is an output of its own, 0 or 1."""
     value: np.ndarray
-    """int64 (q, MOST_BINS): what a bin of an ordered attribute stands for, in fixed point."""
+    """int64 (q, MOST_BINS): number that a bin of an ordered attribute represents, in fixed point."""
     share: np.ndarray
-    """float64 (q,): what a unit of an attribute's squared error counts."""
+    """float64 (q,): weight of a unit of an attribute's squared error."""
     guide_share: float
-    """What a unit of the guide's squared error counts."""
+    """Weight of a unit of the guide's squared error."""
 
 
 class GrowthBounds(NamedTuple):
-    """When growth ends."""
+    """Stopping criteria."""
 
     smallest: int
-    """Rows that every leaf has at least."""
+    """Minimum number of rows of a leaf."""
     smallest_weight: int
-    """Weight that every leaf has at least, where rows are weighted, in the units of their weights."""
+    """Minimum weight of a leaf if rows are weighted, in the units of their weights."""
     least_cut: int
-    """Rows that a node must have to be cut."""
+    """Minimum number of rows of a node that is cut."""
     least_gain: float
-    """What a cut must gain, in the units of scores."""
+    """Minimum gain of a cut, in the units of scores."""
     most_leaves: int
     most_depth: int
 
 
 class Limits(NamedTuple):
-    """How far the tree may lean on each attribute."""
+    """Limits on how far the tree may rely on each attribute."""
 
     penalised: bool
-    """Whether some penalty is not 1."""
+    """True if some penalty is not 1."""
     penalty: np.ndarray
-    """float64 (q,): the impurity that a cut leaves counts so many times when cuts are compared."""
+    """float64 (q,): factor of the impurity that a cut leaves, when cuts are compared."""
     stops: bool
-    """Whether a penalised cut must also beat no cut at all."""
+    """True if a penalised cut must also beat no cut at all."""
     level: np.ndarray
     """int64 (q,): the depth from which on an attribute may be cut."""
     visits: bool
-    """Levels are numbers of nodes that were looked at before, not depths."""
+    """True if levels are numbers of nodes examined before, not depths."""
     budget: np.ndarray
-    """float64 (q,): what cuts of an attribute may cost in all; lowered while the tree grows."""
+    """float64 (q,): total cost allowed for cuts of an attribute; lowered while the tree grows."""
     row_cost: float
-    """What a cut costs by row of its node; 0 if every cut costs 1."""
+    """Cost of a cut per row of its node; 0 if every cut costs 1."""
 
 
 class AttributeDraw(NamedTuple):
-    """How many attributes are looked at in a node, and what draws them."""
+    """Number of attributes examined in a node, and the state of their random draw."""
 
     n_tried: int
-    """The number of attributes to look at all of them."""
+    """All attributes are examined if this is their number."""
     state: np.ndarray
     """uint64 (1,)."""
     turn: np.ndarray
-    """int64 (q,): attributes in the order in which they were drawn last."""
+    """int64 (q,): attributes in the order of the last draw."""
 
 
 class Scratch(NamedTuple):
-    """Space for one thread; histograms are all zero between nodes."""
+    """Scratch buffers for one thread; histograms are all zero between nodes."""
 
     histogram: np.ndarray
     """int64 (bins, slots): rows, weight (only if rows are weighted), then sums of the guide."""
@@ -134,13 +134,13 @@ class Scratch(NamedTuple):
 
 
 class GrowthTask(NamedTuple):
-    """What is grown, and by which rule; one for each thread."""
+    """Rows to grow a tree on, the rule, and scratch buffers; one for each thread."""
 
     samples: Samples
     attributes: Attributes
     likeness: Likeness
     blended: bool
-    """Whether the tree learns attributes too; else ``likeness`` is empty."""
+    """True if the tree learns attributes too; else ``likeness`` is empty."""
     criterion: int
     n_classes: int
     growth: int
@@ -151,7 +151,7 @@ class GrowthTask(NamedTuple):
 
 
 def make_scratch(n_rows, attributes, slots):
-    """Space for one thread; ``n_rows`` is 0 where no likeness is learned."""
+    """Return scratch buffers for one thread; ``n_rows`` is 0 if no likeness is learned."""
     n_attributes, n_bins = len(attributes.n_bins), int(attributes.n_bins.sum())
     grid = (n_attributes, MOST_TRIES)
     return Scratch(
@@ -175,5 +175,5 @@ def make_scratch(n_rows, attributes, slots):
 
 @inner
 def weight_slot(samples):
-    """Where a histogram holds the weight of a bin: that of all rows, where each weighs 1, is their number."""
+    """Return the slot of a histogram with the weight of a bin, which is its number of rows if each weight is 1."""
     return 1 if samples.weight.shape[0] > 0 else 0

@@ -1,6 +1,6 @@
 """The best cuts of a node, from its histograms: a sweep over the bins of each attribute scores every place.
 
-A tree can learn the attributes themselves beside its guide (``Likeness``): its groups then stay alike in all of them.
+A tree can learn the attributes themselves besides its guide (``Likeness``): its groups are then alike in all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shoal._kernels.tree_data import ENTROPY, MOST_BINS, ONE_VS_REST, SQUARES, S
 
 @merged
 def find_cuts(task, start, stop, tries):
-    """The best cuts of every attribute, into the scratch."""
+    """Write the best cuts of every attribute into the scratch buffers."""
     scratch, criterion, smallest = task.scratch, task.criterion, task.bounds.smallest
     histogram, n_occurring, sequence = scratch.histogram, scratch.n_occurring, scratch.sequence
     left, total = scratch.left, scratch.total
@@ -43,7 +43,7 @@ def find_cuts(task, start, stop, tries):
 
 @inner
 def lay_sequence(sums, occurring, total, at, n, form, missing, variant, sequence):
-    """The bins of a node in the order in which they go left one by one; variant 1 begins with the missing value."""
+    """Write the bins of a node in the order in which they go left; variant 1 begins with the missing value."""
     for i in range(n):
         sequence[i] = occurring[i]
     if variant == 1:
@@ -57,7 +57,7 @@ def lay_sequence(sums, occurring, total, at, n, form, missing, variant, sequence
 
 @inner
 def _sort_by_mean(sums, total, at, n, sequence):
-    """Order bins by the mean of the guide's output that differs most between them: exact for a single output."""
+    """Sort bins by the mean of the guide's output that varies most between them: exact for a single output."""
     best, best_spread = at + 1, -1.0
     if total.shape[0] > at + 2:
         for s in range(at + 1, total.shape[0]):
@@ -79,7 +79,7 @@ def _sort_by_mean(sums, total, at, n, sequence):
 
 @inner
 def _sweep_one_output(sums, sequence, n, alone, total, smallest, variant, tries, best):
-    """``_sweep`` for a single number and rows without weights."""
+    """Run ``_sweep`` for a single number and rows without weights."""
     rows, output = total[0], total[1]
     rows_left, output_left = 0, 0
     for i in range(n if alone and n > 2 else n - 1):
@@ -99,7 +99,7 @@ def _sweep_one_output(sums, sequence, n, alone, total, smallest, variant, tries,
 
 @inner
 def _sweep(sums, sequence, n, alone, left, total, at, criterion, least, variant, tries, best):
-    """Score every cut of one attribute and keep the best; ``least`` are the rows and the weight of either side."""
+    """Score every cut of one attribute and keep the best; ``least`` are the least rows and weight of either side."""
     for s in range(left.shape[0]):
         left[s] = 0
     for i in range(n if alone and n > 2 else n - 1):
@@ -117,7 +117,7 @@ def _sweep(sums, sequence, n, alone, left, total, at, criterion, least, variant,
 
 @inner
 def _keep(best, variant, length, score, tries):
-    """Put a cut among the best of its attribute; an equal one that was found before stays ahead."""
+    """Insert a cut into the best ones of its attribute; an equal one that was found before stays ahead."""
     scores, variants, lengths = best
     r = tries - 1
     while r > 0 and score > scores[r - 1]:
@@ -128,7 +128,7 @@ def _keep(best, variant, length, score, tries):
 
 @inner
 def _score(left, total, at, criterion):
-    """What two parts explain of the guide; the higher the better."""
+    """Return how much of the guide two parts explain; higher is better."""
     weight_left, weight_right = float(left[at]), float(total[at] - left[at])
     if weight_left <= 0.0 or weight_right <= 0.0:
         return -np.inf
@@ -151,7 +151,7 @@ def _times_log(x):
 
 @inner
 def _sweep_blended(task, start, stop, j, n, alone, variant, tries, best):
-    """``_sweep`` for a tree that learns attributes too: rows go left one by one, in the order of their bins."""
+    """Run ``_sweep`` for a tree that learns attributes too: rows go left one by one, in the order of their bins."""
     samples, likeness, scratch = task.samples, task.likeness, task.scratch
     sequence, left, total, sums = scratch.sequence, scratch.left, scratch.total, scratch.sums
     inside, across, first = scratch.inside, scratch.across, task.attributes.first
@@ -180,7 +180,7 @@ def _sweep_blended(task, start, stop, j, n, alone, variant, tries, best):
             one, other = float(sums[t]), float(scratch.whole[t] - sums[t])
             score += likeness.share[t] * (one * one / weight_left + other * other / weight_right)
         for t in likeness.nominal:
-            # Squares of what is left on the right: (whole - left)², value by value.
+            # Squares of the right part: (whole - left)², value by value.
             outside = float(scratch.whole[t] - 2 * across[t] + inside[t])
             score += likeness.share[t] * (float(inside[t]) / weight_left + outside / weight_right)
         if score > best[0][tries - 1]:
@@ -189,7 +189,7 @@ def _sweep_blended(task, start, stop, j, n, alone, variant, tries, best):
 
 @inner
 def _lay_walk(bins, start, stop, j, n, sums, sequence, walk):
-    """Rows of a node by their bin, in the order of the sequence."""
+    """Write the rows of a node by their bin, in the order of the sequence."""
     at = np.empty(MOST_BINS, np.int64)
     place = start
     for i in range(n):
@@ -237,7 +237,7 @@ def _learn_left(samples, likeness, scratch, first, at, begin, end):
 
 @merged
 def unsplit_score(task):
-    """What the node explains before it is cut."""
+    """Return how much of the guide the node explains before it is cut."""
     scratch = task.scratch
     total = scratch.total
     at = weight_slot(task.samples)
@@ -261,7 +261,7 @@ def unsplit_score(task):
 
 @merged
 def pure_score(task, start, stop):
-    """What cuts would explain that left no impurity."""
+    """Return how much of the guide cuts without remaining impurity would explain."""
     guide, weight = task.samples.guide, task.samples.weight
     at = weight_slot(task.samples)
     if task.criterion == ENTROPY:

@@ -1,4 +1,4 @@
-"""What is done with a tree that was grown: bin numbers, sum up its nodes, send rows down, prune."""
+"""Use a tree that was grown: bin numbers, sum up its nodes, find the leaves of rows, prune."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal._kernels.tree import BEGIN, END, LEFT, RIGHT
 
 @jit
 def whole_range(values):
-    """Lowest and highest number if all are whole (NaN aside), else (0, -1)."""
+    """Return the lowest and highest number if all are integers (NaN aside), else (0, -1)."""
     low, high = np.inf, -np.inf
     for i in range(values.shape[0]):
         value = values[i]
@@ -33,14 +33,14 @@ def mark_whole(values, low, present):
 
 @jit
 def bin_whole(values, low, table, missing, bins):
-    """The bin of each whole number, by a table that begins with the lowest."""
+    """Write the bin of each integer, by a table that begins with the lowest."""
     for i in range(values.shape[0]):
         bins[i] = missing if np.isnan(values[i]) else table[np.int64(values[i] - low)]
 
 
 @jit
 def distinct_numbers(values, most):
-    """The distinct numbers, ascending, without NaN; the first ``most + 1`` that were found if there are more."""
+    """Return the distinct numbers, ascending, without NaN; the first ``most + 1`` found if there are more."""
     found = np.empty(most + 1)
     n = 0
     for i in range(values.shape[0]):
@@ -67,7 +67,7 @@ def distinct_numbers(values, most):
 
 @jit
 def bin_numbers(values, tops, bins):
-    """The bin of each number: the first whose top is not below it; the last bin if it is above all, NaN the next."""
+    """Write the bin of each number: the first whose top is not below it, or the last bin; NaN gets the next one."""
     last = tops.shape[0] - 1
     for i in range(values.shape[0]):
         value = values[i]
@@ -86,7 +86,7 @@ def bin_numbers(values, tops, bins):
 
 @jit
 def bin_reach(values, bins, low, high):
-    """Lowest and highest number of each bin."""
+    """Write the lowest and highest number of each bin."""
     for i in range(values.shape[0]):
         b = bins[i]
         low[b] = min(low[b], values[i])
@@ -95,7 +95,7 @@ def bin_reach(values, bins, low, high):
 
 @jit
 def sum_nodes(nodes, order, amounts, sums, rows):
-    """Sums of the rows of each node, and their number; ``amounts`` are those of the rows of the table."""
+    """Sum ``amounts``, given for the rows of the table, over the rows of each node, and count the rows."""
     for node in range(nodes.shape[0] - 1, -1, -1):
         rows[node] = nodes[node, END] - nodes[node, BEGIN]
         if nodes[node, LEFT] < 0:
@@ -103,14 +103,14 @@ def sum_nodes(nodes, order, amounts, sums, rows):
                 for m in range(amounts.shape[1]):
                     sums[node, m] += amounts[order[i], m]
         else:
-            # Children come behind their parents.
+            # Children follow their parents.
             for m in range(amounts.shape[1]):
                 sums[node, m] = sums[nodes[node, LEFT], m] + sums[nodes[node, RIGHT], m]
 
 
 @jit
 def sum_classes(nodes, order, codes, weight, sums, rows):
-    """The weight of each class among the rows of each node, and their number; all weigh 1 if ``weight`` is empty."""
+    """Sum the weights of each class over the rows of each node, and count the rows; no ``weight`` means 1 each."""
     for node in range(nodes.shape[0] - 1, -1, -1):
         rows[node] = nodes[node, END] - nodes[node, BEGIN]
         if nodes[node, LEFT] < 0:
@@ -123,18 +123,18 @@ def sum_classes(nodes, order, codes, weight, sums, rows):
 
 
 NAMES, MISSING_LEFT = 1, 2
-"""Marks of a node: it asks about a name; missing numbers go left."""
+"""Marks of a node: it tests a nominal value; missing numbers go left."""
 
 NODE = np.dtype(
     [("threshold", np.float64), ("left", np.int32), ("feature", np.int32), ("marks", np.int64)],
     align=True,
 )
 """A node; its right child follows the left one. A leaf is its own left child, and every number of the first feature
-goes there: rows that have arrived stay without being asked whether they have."""
+goes there: rows in a leaf stay there without a test for leaves."""
 
 
 def make_leaves(numbers):
-    """Leaves that have these numbers."""
+    """Return leaves with these numbers."""
     nodes = np.zeros(len(numbers), NODE)
     nodes["threshold"], nodes["left"] = np.inf, numbers
     return nodes
@@ -142,7 +142,7 @@ def make_leaves(numbers):
 
 @jit
 def lay_nodes(left, right, feature, threshold, nodes, source):
-    """Nodes of a tree whose children lie anywhere, level by level; ``source``: where each of them was."""
+    """Write the nodes of a tree level by level, from any order; ``source`` is the old position of each."""
     source[0] = 0
     n = 1
     for node in range(nodes.shape[0]):
@@ -158,7 +158,7 @@ def lay_nodes(left, right, feature, threshold, nodes, source):
 
 @jit
 def find_leaves(nodes, side, values, plain, leaves):
-    """The leaf of each row; ``plain``: no node asks about a name, and no value is missing."""
+    """Find the leaf of each row; ``plain`` means that no node tests a nominal value and no value is missing."""
     nodes, side, values = borrow((nodes, side, values))
     n = np.uint64(values.shape[0])
     i = np.uint64(0)
@@ -173,7 +173,7 @@ def find_leaves(nodes, side, values, plain, leaves):
 
 @jit
 def add_answers(nodes, side, values, plain, answers, factor, total):
-    """Add to each row what the tree answers, so many times."""
+    """Add the output of the tree to each row, multiplied by ``factor``."""
     nodes, side, values = borrow((nodes, side, values))
     n = np.uint64(values.shape[0])
     i = np.uint64(0)
@@ -189,7 +189,7 @@ def add_answers(nodes, side, values, plain, answers, factor, total):
         i += ONE
 
 
-# Indices without sign: numba need not look whether they count from the end, which takes a quarter of the time here.
+# Unsigned indices spare numba the check for negative values, which takes a quarter of the time here.
 ONE, SECOND, THIRD, FOURTH = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 FIFTH, SIXTH, SEVENTH, EIGHT = np.uint64(5), np.uint64(6), np.uint64(7), np.uint64(8)
 LAST_BIT, BITS = np.uint64(63), np.uint64(6)
@@ -197,7 +197,7 @@ LAST_BIT, BITS = np.uint64(63), np.uint64(6)
 
 @inner
 def _leaf_of(nodes, side, values, i):
-    """Where a row ends up; the right child follows the left one."""
+    """Return the leaf of a row; the right child follows the left one."""
     node = np.uint64(0)
     while True:
         left = np.uint64(nodes[node].left)
@@ -214,7 +214,7 @@ def _leaf_of(nodes, side, values, i):
 
 @merged
 def _eight_leaves(nodes, values, i):
-    """Where eight rows end up that follow each other: side by side, so that none waits for the memory of another."""
+    """Return the leaves of eight consecutive rows, interleaved so that none waits for the memory of another."""
     a = b = c = d = e = f = g = h = np.uint64(0)
     while True:
         next_a, next_b = _child_of(nodes, values, i, a), _child_of(nodes, values, i + ONE, b)
@@ -230,16 +230,16 @@ def _eight_leaves(nodes, values, i):
 
 @merged
 def _child_of(nodes, values, i, node):
-    """Where a row goes from a node; it stays in a leaf."""
+    """Return the node to which a row goes from a node; it stays in a leaf."""
     value = values[i, np.uint64(nodes[node].feature)]
     return np.uint64(nodes[node].left) + np.uint64(not value <= nodes[node].threshold)
 
 
 @jit
 def prune(left, right, risk, alpha):
-    """Which nodes remain when the weakest links are cut as long as each costs at most ``alpha`` by leaf saved.
+    """Cut the weakest links as long as each costs at most ``alpha`` per leaf removed.
 
-    ``risk`` is the impurity of each node by its share of the weight. Returns a mark for nodes that become leaves or
+    ``risk`` is the impurity of each node times its share of the weight. Return a mark for nodes that become leaves or
     were leaves, and one for nodes that remain.
     """
     n = left.shape[0]

@@ -1,4 +1,4 @@
-"""What partitioning methods share: cut trees, clusters, lattices, recoding, suppression and losses.
+"""Building blocks of partitioning methods: cut trees, clusters, lattices, recoding, suppression and losses.
 
 The methods themselves are in :mod:`shoal.anonymizers`.
 """

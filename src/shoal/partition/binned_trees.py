@@ -1,4 +1,4 @@
-"""Decision trees on encoded columns: what goes left is decided by the bin of a value."""
+"""Decision trees on encoded columns: the bin of a value decides which rows go left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from shoal.privacy.rules import with_scratch
 FORMS = {"one-vs-rest": ONE_VS_REST, "subset": SUBSET}
 CRITERIA = {"gini": GINI, "entropy": ENTROPY}
 FIXED_POINT = 1 << 20
-"""Units of a fixed-point number in one standard deviation: finer than any cut can tell, and far from overflow."""
+"""Units of a fixed-point number per standard deviation: finer than any cut can distinguish, and far from overflow."""
 FIXED_WEIGHT = 1 << 10
 """Units of the largest weight: squares of sums of weights must not overflow either."""
 NO_LIMIT = np.iinfo(np.int32).max
@@ -44,7 +44,7 @@ _ALONE = Likeness(_NONE, _NONE, np.empty((0, MOST_BINS), np.int64), np.empty(0),
 
 
 class Binning(NamedTuple):
-    """How the codes of each column are put into at most 256 bins."""
+    """Assignment of the codes of each column to at most 256 bins."""
 
     lookups: tuple[np.ndarray, ...]
     """Bin of each code."""
@@ -52,7 +52,7 @@ class Binning(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What a tree learns: numbers in fixed point, one column each, or one column of classes."""
+    """Targets of a tree: numbers in fixed point, one column each, or one column of classes."""
 
     guide: np.ndarray
     criterion: int
@@ -60,7 +60,7 @@ class Response(NamedTuple):
 
 
 def learn_numbers(outputs: np.ndarray) -> Response:
-    """Numbers to learn (n, m): scaled together, so that the one that varies most varies by one unit."""
+    """Return numeric targets (n, m), scaled together so that the largest standard deviation is one unit."""
     outputs = np.asarray(outputs, float).reshape(len(outputs), -1)
     centered = outputs - outputs.mean(axis=0)
     largest = np.iinfo(np.int32).max
@@ -69,21 +69,21 @@ def learn_numbers(outputs: np.ndarray) -> Response:
 
 
 def unit_of(outputs: np.ndarray) -> float:
-    """What one unit of the fixed-point numbers stands for that a tree learns in place of these (n, m)."""
+    """Return the value of one unit of the fixed-point numbers that a tree learns in place of these (n, m)."""
     return (float(outputs.std(axis=0).max(initial=0.0)) or 1.0) / FIXED_POINT
 
 
 def learn_classes(codes: np.ndarray, n_classes: int, criterion: str) -> Response:
-    """Classes to learn, as codes; two classes by gini are one column of zeros and ones."""
+    """Return classes to learn, as codes; two classes with gini are one column of zeros and ones."""
     if n_classes <= 2 and criterion == "gini":
         return Response(np.array(codes, np.int32).reshape(-1, 1), SQUARES, 0)
     return Response(np.array(codes, np.int32).reshape(-1, 1), CRITERIA[criterion], n_classes)
 
 
 def make_bins(columns: Sequence[Column], nominal: str = "subset") -> Binning:
-    """Bins for each column: one a value where that fits, else runs of numbers that hold as many rows each.
+    """Bin each column: one bin per value if they fit, else runs of numbers with equally many rows.
 
-    Of a nominal column with more values the rarest share the last bin.
+    If a nominal column has more values, the rarest share the last bin.
     """
     lookups = tuple(_lookup(column) for column in columns)
     ordered = np.array([is_ordered(column) for column in columns])
@@ -104,7 +104,7 @@ def make_bins(columns: Sequence[Column], nominal: str = "subset") -> Binning:
 
 
 def is_ordered(column: Column) -> bool:
-    """Whether the codes of a column follow an order that means something."""
+    """Return True if the codes of a column follow a meaningful order."""
     return column.attribute.kind != "nominal"
 
 
@@ -128,7 +128,7 @@ def _lookup(column: Column) -> np.ndarray:
 
 
 def _bin_means(lookup: np.ndarray, column: Column) -> np.ndarray:
-    """Mean position of the rows of each bin; the missing value lies at the mean of all."""
+    """Return the mean position of the rows of each bin; the missing value is at the mean of all."""
     counts = np.bincount(column.codes, minlength=column.n_values).astype(float)
     positions = column.positions.copy()
     if column.missing >= 0:
@@ -140,10 +140,9 @@ def _bin_means(lookup: np.ndarray, column: Column) -> np.ndarray:
 
 
 def bin_codes(binning: Binning, codes: Sequence[np.ndarray]) -> np.ndarray:
-    """Bins of rows (n, padded to whole words of eight), from the codes of each column.
+    """Return the bins of rows (n, padded to whole words of eight), from the codes of each column.
 
-    Codes behind all others, of values that were not there when the bins were made, get a bin of their own if there is
-    room for one.
+    Codes after all others, of values that were absent when the bins were made, get a bin of their own if one is free.
     """
     bins = np.zeros((len(codes[0]), -(-len(codes) // 8) * 8), np.uint8)
     for j, (lookup, column) in enumerate(zip(binning.lookups, codes, strict=True)):
@@ -153,9 +152,9 @@ def bin_codes(binning: Binning, codes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def make_likeness(binning: Binning, columns: Sequence[Column], response: Response, weight: float) -> Likeness:
-    """Learn the attributes beside the guide: the guide's variance counts ``weight``, theirs the rest, by their weights.
+    """Return the attributes to learn: the guide's variance counts ``weight``, theirs the rest, by their weights.
 
-    Every attribute's variance, the sum over its values for a nominal one, is brought to the same scale first.
+    The variance of every attribute, summed over the values of a nominal one, is first brought to the same scale.
     """
     n, q = len(columns[0].codes), len(columns)
     shares = np.array([column.attribute.weight for column in columns], float)
@@ -185,7 +184,7 @@ def make_likeness(binning: Binning, columns: Sequence[Column], response: Respons
 
 
 def _variance(response: Response) -> float:
-    """What a cut of all rows could lower at most, by row: the impurity of classes, or the variance of numbers."""
+    """Return the most that a cut could lower per row: the impurity of classes, or the variance of numbers."""
     if not response.n_classes:
         return float(response.guide.astype(float).var(axis=0).sum())
     shares = np.bincount(response.guide[:, 0], minlength=response.n_classes) / len(response.guide)
@@ -208,28 +207,28 @@ def grow_tree(
     most_depth: int | None = None,
     n_threads: int = 1,
 ) -> tuple[Cuts, np.ndarray]:
-    """Grow a tree: its cuts, and the leaf of each row.
+    """Grow a tree; return its cuts, and the leaf of each row.
 
     Parameters
     ----------
     binning, bins
-        From :func:`make_bins` and :func:`bin_codes`; ``bins`` is used up.
+        From :func:`make_bins` and :func:`bin_codes`; ``bins`` is reordered in place.
     response : Response
-        What the tree learns; it is used up too.
+        Targets of the tree; reordered in place too.
     smallest : int
-        Rows that every leaf has at least.
+        Minimum number of rows of a leaf.
     guard : Guard, optional
-        What both parts of a cut must keep beside their size.
+        Rules that both parts of a cut must satisfy besides their size.
     likeness : Likeness, optional
         From :func:`make_likeness`.
     weight : array (n,), optional
-        Weights of the rows, above 0; only their ratios count.
+        Weights of the rows, above 0; only their ratios matter.
     growth : int
-        DEPTH_FIRST, BREADTH_FIRST or BEST_FIRST: which node is cut next; it matters with ``most_leaves``.
+        DEPTH_FIRST, BREADTH_FIRST or BEST_FIRST: the node that is cut next; it matters with ``most_leaves``.
     most_leaves, most_depth : int, optional
         Limits.
     n_threads : int
-        One where the number of leaves is limited, because then every cut depends on the others.
+        Only one is used if the tree is limited, because then every cut depends on the others.
     """
     samples = _lay_samples(bins, response, fixed_weight(weight))
     limited = most_leaves is not None or most_depth is not None
@@ -254,12 +253,12 @@ def grow_tree(
 
 
 class Grown(NamedTuple):
-    """A tree, and the rows that it was grown on, in the order of its leaves."""
+    """A tree, and the rows it was grown on, in the order of its leaves."""
 
     nodes: np.ndarray
-    """int32 (nodes, 7), as the kernel names the columns."""
+    """int32 (nodes, 9), with the columns named in the kernel."""
     side: np.ndarray
-    """uint64 (nodes, 4): the bins that go left, a bit each."""
+    """uint64 (nodes, 4): bitset of the bins that go left."""
     samples: Samples
 
 
@@ -274,7 +273,7 @@ def grow_nodes(
     limits: Limits,
     draw: AttributeDraw,
 ) -> Grown:
-    """Grow a tree by itself: rows are used up, and ``weight`` is in fixed point (:func:`fixed_weight`)."""
+    """Grow a single tree: rows are reordered in place, and ``weight`` is in fixed point (:func:`fixed_weight`)."""
     samples = _lay_samples(bins, response, weight)
     task = _make_task(attributes, samples, response, None, growth, bounds, limits, draw)
     nodes, side, n_nodes = kernel.grow(task, None, 0, len(bins))
@@ -308,17 +307,17 @@ def _make_task(
 
 
 def no_limits(n: int) -> Limits:
-    """Every attribute may be cut anywhere."""
+    """Return limits under which every attribute may be cut anywhere."""
     return Limits(False, np.ones(n), False, np.zeros(n, np.int64), False, np.full(n, np.inf), 0.0)
 
 
 def look_at_all(n: int) -> AttributeDraw:
-    """Every attribute is looked at in every node."""
+    """Return a draw that examines every attribute in every node."""
     return AttributeDraw(n, np.ones(1, np.uint64), np.arange(n))
 
 
 def _cuts(nodes: np.ndarray, side: np.ndarray) -> tuple[Cuts, np.ndarray]:
-    """The tree of grown nodes, and where its leaves start; nodes that were found but not cut are leaves too."""
+    """Return the tree of grown nodes, and the starts of its leaves; uncut nodes are leaves too."""
     leaves = np.flatnonzero(nodes[:, kernel.LEFT] < 0)
     starts = nodes[leaves, kernel.BEGIN].astype(np.int64)
     by_start = np.argsort(starts)
@@ -329,7 +328,7 @@ def _cuts(nodes: np.ndarray, side: np.ndarray) -> tuple[Cuts, np.ndarray]:
 
 
 def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:
-    """Leaves of rows."""
+    """Return the leaves of rows."""
     labels = np.empty(len(bins), np.int32)
     (side,) = cuts.rule
     kernel.descend(bins, cuts.attribute, cuts.left, cuts.right, side, labels)
@@ -337,7 +336,7 @@ def place_rows(cuts: Cuts, bins: np.ndarray) -> np.ndarray:
 
 
 def codes_left(cuts: Cuts, binning: Binning, attribute: int) -> np.ndarray:
-    """Which codes of a column each node sends left: bool (nodes, codes)."""
+    """Return which codes of a column each node sends left: bool (nodes, codes)."""
     (side,) = cuts.rule
     bins = binning.lookups[attribute].astype(np.uint64)
     words = side[:, (bins >> np.uint64(6)).astype(np.int64)]
@@ -350,7 +349,7 @@ def _lay_samples(bins: np.ndarray, response: Response, weight: np.ndarray) -> Sa
 
 
 def fixed_weight(weight: np.ndarray | None, units: int = FIXED_WEIGHT) -> np.ndarray:
-    """Whole weights as they are, others as multiples of a part of the largest one; of length 0 if all weigh 1."""
+    """Return whole weights unchanged, others as multiples of a fraction of the largest; of length 0 without weights."""
     if weight is None:
         return np.empty(0, np.int64)
     weight = np.asarray(weight, float)

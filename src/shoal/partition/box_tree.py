@@ -1,8 +1,8 @@
-"""Disjoint boxes of rows that can be changed a little at a time, and the frames that such rows are kept in.
+"""Disjoint boxes of rows that can be updated incrementally, and the frames that store such rows.
 
-A tree of cuts parts the space of all possible rows, so that every row has exactly one box, whether it is there or not.
-Rows are numbers; the tree knows them by their *keys*, one float an attribute, which never change while other rows come
-and go. A change costs what it touches, not what is there.
+A tree of cuts partitions the space of all possible rows, so that every row, present or not, has exactly one box. Rows
+are numbers; the tree knows them by their *keys*, one float per attribute, which never change while other rows are added
+and removed. The cost of a change depends on the rows it affects, not on the size of the table.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from shoal.errors import DataError
 from shoal.partition.cut_tree import Cuts
 
 MOST_LEAVES = 4
-"""Groups on the other side of a cut that are merged with one that fails. If there are more, the cut is taken back and
-they share its rows instead, so that a single row that leaves a large table never moves a large part of it."""
+"""Maximum number of groups on the other side of a cut that are merged with a failing one. If there are more, the cut is
+undone and they share its rows instead, so that removing a single row never moves a large part of a large table."""
 
 
 class Loose(NamedTuple):
-    """Rows that are being moved, and the group that each is in by now; -1 where it has none."""
+    """Rows that are being moved, and the current group of each; -1 if it has none."""
 
     rows: np.ndarray
     group: np.ndarray
 
 
 class BoxPartition:
-    """A tree of cuts, and which rows lie in each of its leaves.
+    """A tree of cuts, and the rows in each of its leaves.
 
     Parameters
     ----------
     cuts : Cuts
         Their rule is two arrays: rows with low <= key <= high go left.
     labels : int array (n_rows,)
-        The leaf of each row; its number is the number of its group from now on.
+        The leaf of each row; its number becomes the number of its group.
     """
 
     def __init__(self, cuts: Cuts, labels: np.ndarray) -> None:
@@ -53,10 +53,10 @@ class BoxPartition:
         self._n_nodes = len(parent)
         self._labels = labels.astype(np.int32)
         self.n_rows = self.n_present = len(labels)
-        """Rows that there were in all, those that are gone with the label -1, and rows that are there."""
+        """Number of rows in total, including removed ones with the label -1, and of present rows."""
         leaves = np.flatnonzero(cuts.attribute < 0)
         self.n_groups = len(leaves)
-        """Group numbers in use or free again."""
+        """Number of group numbers in use or free again."""
         self._node = np.empty(len(leaves), np.int32)
         self._node[cuts.right[leaves]] = leaves
         self._into = np.full(len(leaves), NOWHERE, np.int32)
@@ -66,32 +66,32 @@ class BoxPartition:
 
     @property
     def labels(self) -> np.ndarray:
-        """Group of each row; -1 for those that are gone."""
+        """Group of each row; -1 for removed rows."""
         return self._labels[: self.n_rows]
 
     @property
     def in_use(self) -> np.ndarray:
-        """Which group numbers are those of a group."""
+        """Mask of the group numbers in use."""
         return self._node[: self.n_groups] != FREE
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """The groups in whose boxes these rows lie."""
+        """Return the groups whose boxes contain these rows."""
         found = np.empty(len(keys), np.int32)
         kernel.descend(self._tree, np.ascontiguousarray(keys, np.float64), found)
         return found
 
     def members(self, chosen: np.ndarray) -> Loose:
-        """The rows of some groups, group by group."""
+        """Return the rows of some groups, group by group."""
         n = int(self._size[chosen].sum())
         loose = Loose(np.empty(n, np.int64), np.empty(n, np.int32))
         kernel.gather(self._pool, self._start, self._size, chosen, loose.rows, loose.group)
         return loose
 
     def merge(self, failing: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Take back the cuts that made these groups: groups that are no more, and where their rows are now.
+        """Undo the cuts that created these groups; return removed groups, and the group of their rows now.
 
-        A place of -1 says that every row must find its own. None is returned if the whole table fails. What was done
-        can be undone by :meth:`roll_back` until :meth:`replace` makes it good.
+        -1 means that every row must find its own group. None is returned if the whole table fails. The changes can be
+        undone by :meth:`roll_back` until :meth:`replace` commits them.
         """
         n_nodes, n_groups = 3 * len(failing), (MOST_LEAVES + 2) * len(failing)
         undo = Undo(
@@ -119,12 +119,12 @@ class BoxPartition:
         return moved, np.where(target == LOOSE, -1, target)
 
     def roll_back(self) -> None:
-        """Undo every merge since the last change that was made good."""
+        """Undo every merge since the last committed change."""
         while self._undo:
             kernel.roll_back(self._undo.pop(), self._tree, self._node)
 
     def take_numbers(self, n: int, freed: np.ndarray) -> np.ndarray:
-        """Numbers for new groups: those that this change has freed, then those that were free, then new ones."""
+        """Return numbers for new groups: those freed by this change, then those that were free, then new ones."""
         freed = np.sort(freed)[:n]
         n_free = min(n - len(freed), self._n_free)
         free = self._free[self._n_free - n_free : self._n_free][::-1]
@@ -134,22 +134,22 @@ class BoxPartition:
     def replace(
         self, old: np.ndarray, roots: np.ndarray, trees: Cuts, numbers: np.ndarray, loose: Loose, gone: np.ndarray
     ) -> None:
-        """Make a change good.
+        """Commit a change.
 
         Parameters
         ----------
         old : int array (groups before,)
-            All groups that took part, merged ones included.
+            All groups involved, including merged ones.
         roots : int array (parts, 2)
             The groups whose leaves are grown into trees, and the first node of each tree.
         trees : Cuts
-            The trees one behind the other; the leaves are numbered through.
+            The trees, concatenated; the leaves are numbered consecutively.
         numbers : int array (leaves,)
             The group numbers of the leaves.
         loose : Loose
             The rows in these leaves, leaf by leaf, with their new groups.
         gone : int array
-            Rows that are in no group any more.
+            Rows that are no longer in any group.
         """
         self._undo.clear()
         nodes = self._node[roots[:, 0]].copy()
@@ -174,7 +174,7 @@ class BoxPartition:
         self._n_pool += len(loose.rows)
 
     def cuts(self) -> tuple[Cuts, np.ndarray]:
-        """The tree without what is no longer in use, its leaves numbered from left to right, and their groups."""
+        """Return the tree without unused nodes, its leaves numbered from left to right, and their groups."""
         nodes, left, right = kernel.tidy(self._tree, max(int(self.in_use.sum()), 1))
         tree = self._tree
         attribute = tree.attribute[nodes]
@@ -182,7 +182,7 @@ class BoxPartition:
         return Cuts(attribute, left, right, (tree.low[nodes], tree.high[nodes])), tree.right[nodes[leaves]]
 
     def compacted(self) -> BoxPartition:
-        """The same boxes with the same group numbers, without room for rows that are gone: the others move up."""
+        """Return the same boxes and group numbers without space for removed rows: the others are renumbered."""
         cuts, group_of_leaf = self.cuts()
         leaf_of_group = np.full(self.n_groups, -1, np.int32)
         leaf_of_group[group_of_leaf] = np.arange(len(group_of_leaf))
@@ -192,7 +192,7 @@ class BoxPartition:
         return made
 
     def _renumber(self, numbers: np.ndarray, n_groups: int, free: np.ndarray) -> None:
-        """Give the leaves, numbered from left to right so far, other group numbers."""
+        """Give the leaves, so far numbered from left to right, other group numbers."""
         leaves = self._node.copy()
         self._tree.right[leaves] = numbers
         self._node = np.full(n_groups, FREE, np.int32)
@@ -203,7 +203,7 @@ class BoxPartition:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Put the rows of each group side by side."""
+        """Store the rows of each group contiguously."""
         labels = self.labels
         there = np.flatnonzero(labels >= 0) if (labels < 0).any() else None
         order, starts = groups.order_by_label(labels if there is None else labels[there], self.n_groups)
@@ -223,7 +223,7 @@ class BoxPartition:
         self._pool = longer(self._pool, self._n_pool + len(loose.rows), 0)
 
     def _graft(self, nodes: np.ndarray, first: np.ndarray, trees: Cuts, numbers: np.ndarray) -> None:
-        """Put each tree in the place of a leaf: its root becomes the leaf's node, its other nodes new ones."""
+        """Replace leaves by trees: the root becomes the leaf's node, the other nodes are new ones."""
         is_root = np.zeros(len(trees.attribute), bool)
         is_root[first] = True
         at = np.empty(len(trees.attribute), np.int32)
@@ -242,9 +242,9 @@ class BoxPartition:
 
 
 class FrameStore:
-    """Rows of a dataframe that others can be added to, in pieces so that adding few does not copy many.
+    """Rows of a dataframe to which others can be added, in pieces so that adding few does not copy many.
 
-    A piece is at least twice as long as the next one: there are few of them, and a row is copied a few times in all.
+    A piece is at least twice as long as the next one: there are few of them, and a row is copied only a few times.
     """
 
     def __init__(self, frame: nw.DataFrame[Any]) -> None:
@@ -255,11 +255,11 @@ class FrameStore:
 
     @property
     def first(self) -> nw.DataFrame[Any]:
-        """The longest piece; all have its columns and types."""
+        """The longest piece; all pieces have its columns and types."""
         return self._pieces[0]
 
     def with_rows(self, frame: nw.DataFrame[Any]) -> FrameStore:
-        """The same rows and others behind them; the types must be those of :attr:`first`."""
+        """Return a store with these rows appended; the types must be those of :attr:`first`."""
         pieces = [*self._pieces, nw.maybe_reset_index(frame)]
         while len(pieces) > 1 and 2 * len(pieces[-1]) > len(pieces[-2]):
             last = pieces.pop()
@@ -269,7 +269,7 @@ class FrameStore:
         return made
 
     def take(self, rows: np.ndarray) -> nw.DataFrame[Any]:
-        """Some rows, in that order."""
+        """Return some rows, in the given order."""
         starts = np.concatenate(([0], np.cumsum([len(piece) for piece in self._pieces])))
         piece_of = np.searchsorted(starts, rows, side="right") - 1
         taken: list[nw.DataFrame[Any]] = []
@@ -287,7 +287,7 @@ class FrameStore:
 
 
 def alike(frame: nw.DataFrame[Any], like: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    """A frame whose columns have the types of another one, or one sentence about the column that cannot have."""
+    """Return the frame with columns of the types of another one; raise if a column cannot be converted."""
     columns = {}
     for name in like.columns:
         series, wanted = frame[name], like[name].dtype
@@ -297,7 +297,7 @@ def alike(frame: nw.DataFrame[Any], like: nw.DataFrame[Any]) -> nw.DataFrame[Any
         cast = _cast(series, like[name]) if fits else None
         if cast is None:
             raise DataError(
-                f"Column {name!r} is of type {series.dtype} here, and of type {wanted} in the rows that are there: "
+                f"Column {name!r} is of type {series.dtype} here, and of type {wanted} in the existing rows: "
                 "convert it."
             )
         columns[name] = cast
@@ -305,20 +305,20 @@ def alike(frame: nw.DataFrame[Any], like: nw.DataFrame[Any]) -> nw.DataFrame[Any
 
 
 def same_type(one: nw.Series[Any], other: nw.Series[Any]) -> bool:
-    """Whether rows of two columns can be put under each other; pyarrow has several types that are all text."""
+    """Return True if rows of two columns can be concatenated; pyarrow has several types that are all text."""
     if one.dtype != other.dtype:
         return False
     return not one.implementation.is_pyarrow() or bool(one.to_native().type == other.to_native().type)
 
 
 def _cast(series: nw.Series[Any], like: nw.Series[Any]) -> nw.Series[Any] | None:
-    """The column in another type, if that loses nothing."""
+    """Return the column in another type if that loses nothing, else None."""
     missing = frames.missing_rows(series)
     there = (~missing).tolist()
     try:
         cast = _in_type_of(series, like, has_missing=bool(missing.any()))
         same = missing.all() or (cast.filter(there).cast(series.dtype) == series.filter(there)).all()
-    except Exception:  # what a library raises for a value that does not fit is its own affair
+    except Exception:  # libraries raise different exceptions for a value that does not fit
         return None
     return cast if same and np.array_equal(frames.missing_rows(cast), missing) else None
 
@@ -330,7 +330,7 @@ def _in_type_of(series: nw.Series[Any], like: nw.Series[Any], *, has_missing: bo
         return series.cast(like.dtype)
     native, kind = series.to_native(), like.to_native().dtype
     if has_missing and like.dtype.is_integer():
-        # The integers of numpy cannot be missing; those of pandas can, and go together with them. So with truths.
+        # NumPy's integers cannot be missing; those of pandas can, and combine with them. So do booleans.
         kind = str(like.dtype)
     elif has_missing and like.dtype == nw.Boolean:
         kind = "boolean"
@@ -339,7 +339,7 @@ def _in_type_of(series: nw.Series[Any], like: nw.Series[Any], *, has_missing: bo
 
 
 def as_text(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
-    """The frame with some columns as the text that a release shows."""
+    """Return the frame with some columns as the text that a release shows."""
     columns = {}
     for name in names:
         if frame[name].dtype == nw.String:
@@ -352,7 +352,7 @@ def as_text(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
 
 
 def longer(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
-    """The array, or a copy with room for ``size`` entries and as many again, so that growing costs little in all."""
+    """Return the array, or a copy with space for twice ``size`` entries, so that repeated growth costs little."""
     if size <= len(array):
         return array
     grown = np.full(2 * size, fill, array.dtype)

@@ -1,8 +1,8 @@
 """Clusters as SaNGreeA grows them, all at once or step by step.
 
-A cluster begins with one row and takes in, again and again, the row with which it costs least. What a cluster costs is
-the sum over the quasi-identifiers of weight times: width of its range by that of the column, or height of the common
-ancestor by that of the hierarchy.
+A cluster starts with one row and repeatedly adds the row with which it costs least. The cost of a cluster is the sum
+over the quasi-identifiers of weight times: width of its range relative to that of the column, or height of the common
+ancestor relative to that of the hierarchy.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ Weights = Mapping[str, float] | None
 
 
 class Candidates(NamedTuple):
-    """Rows that a cluster could take in, the cheapest first."""
+    """Rows that a cluster could add, cheapest first."""
 
     rows: np.ndarray
     costs: np.ndarray
-    """What the cluster would cost with each of them."""
+    """Cost of the cluster with each of them."""
 
 
 class Clustering:
-    """Rows on their way into clusters, driven by a person, by the machine, or by both in turn.
+    """Stepwise assignment of rows to clusters, by a person, by the algorithm, or by both in turn.
 
     Parameters
     ----------
     table : Table
         The encoded rows.
     smallest : int
-        Rows that every cluster has at least.
+        Minimum number of rows of a cluster.
     weights : mapping from names to numbers, optional
-        How much attributes count, where that is not what the schema says.
+        Weights of attributes that differ from those of the schema.
     guard : Guard, optional
-        What must hold in every cluster beside its size.
+        Rules that every cluster must satisfy besides its size.
     seeds : sequence of rows, optional
-        The order in which rows begin clusters, where they are not yet assigned by then; by default as in the table.
-        Rows that are not listed begin none.
+        The order in which rows start clusters, if they are still unassigned by then; by default as in the table.
+        Rows that are not listed do not start any.
 
     Attributes
     ----------
     labels : int array (n_rows,)
-        The cluster of each row, from 0 on; -1 for rows that are not yet assigned, and for those of the open cluster.
+        The cluster of each row, from 0 on; -1 for unassigned rows, and for those of the open cluster.
     members : list of int
-        The rows of the open cluster, in the order in which they came.
+        The rows of the open cluster, in the order in which they were added.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class Clustering:
         self.reweigh(weights)
         self._guard = guard if guard is not None and len(guard.rules.model) else None
         if self._guard is not None and not rows_hold(self._guard, np.arange(table.n_rows)):
-            raise GuaranteeError("The table as one cluster does not keep every constraint, so none can: ask for less.")
+            raise GuaranteeError("The whole table as one cluster violates a constraint: relax the constraints.")
         self._seeds = np.arange(table.n_rows) if seeds is None else _read_seeds(seeds, table.n_rows)
         self._codes = codes_of(table)
         self._taken = np.zeros(table.n_rows, np.uint8)
@@ -108,29 +108,29 @@ class Clustering:
         self._boxes: BoxTree | None = None
 
     def reweigh(self, weights: Weights) -> None:
-        """Count attributes with other weights from now on; those that are not named weigh what the schema says."""
+        """Use other weights of attributes from now on; those that are not named get the weight of the schema."""
         self.weights = weights_of(self.table, weights)
         self._space = measure_space(self.table, self.weights)
 
     def seed(self) -> int | None:
-        """The row that begins the next cluster; None when fewer than a cluster needs are left."""
+        """Return the row that starts the next cluster; None if fewer rows than a cluster needs are left."""
         free = self._seeds[self._taken[self._seeds] == 0]
         return int(free[0]) if len(free) >= self.smallest else None
 
     def begin(self, row: int | None = None) -> int:
-        """Open a cluster with a row, by default with :meth:`seed`; returns the row."""
+        """Open a cluster with a row, by default with :meth:`seed`; return the row."""
         if self.members:
-            raise ShoalError(f"A cluster of {len(self.members)} rows is open: finish it before another is begun.")
+            raise ShoalError(f"A cluster of {len(self.members)} rows is open: finish it before starting another.")
         first = self.seed() if row is None else row
         if first is None:
             raise ShoalError(
-                f"Fewer than {self.smallest} rows are left, which are too few for a cluster: complete() disperses them."
+                f"Fewer than {self.smallest} rows are left, too few for a cluster: complete() disperses them."
             )
         self.assign(first)
         return first
 
     def candidates(self, most: int = 10) -> Candidates:
-        """The rows that are cheapest to take in, and what the open cluster then costs; ties are in row order."""
+        """Return the rows that are cheapest to add, and the cost of the open cluster with each; ties in row order."""
         self._require_open()
         _require_count("most", most)
         n_wanted = min(int(most), self.table.n_rows)
@@ -139,16 +139,16 @@ class Clustering:
         )
 
     def assign(self, row: int) -> None:
-        """Take a row into the open cluster."""
+        """Add a row to the open cluster."""
         self._require_free(row)
         kernel.take_rows(self._current_boxes(), self._taken, np.array([row], np.int64))
         self.members.append(int(row))
 
     def grow(self) -> list[int]:
-        """Take the cheapest rows into the open cluster until it is complete; returns those that were added.
+        """Add the cheapest rows to the open cluster until it is complete; return those that were added.
 
-        Past the size that it needs, only rows count that bring a broken constraint nearer. If there are not enough
-        rows, nothing is added.
+        Beyond the size that it needs, only rows that bring a violated constraint closer are added. If there are not
+        enough rows, nothing is added.
         """
         self._require_open()
         rows, complete = kernel.grow_one(
@@ -160,28 +160,27 @@ class Clustering:
         return added.tolist()  # type: ignore[no-any-return]
 
     def finish(self) -> int:
-        """Close the open cluster; returns its number."""
+        """Close the open cluster; return its number."""
         self._require_open()
         if len(self.members) < self.smallest:
             raise ShoalError(
-                f"The open cluster has {len(self.members)} rows and needs {self.smallest}: assign more, or let grow() "
-                "do it."
+                f"The open cluster has {len(self.members)} rows and needs {self.smallest}: assign more, or call grow()."
             )
         if self._guard is not None and not rows_hold(self._guard, self._rows()):
-            raise ShoalError("The open cluster does not keep every constraint yet: assign more, or let grow() do it.")
+            raise ShoalError("The open cluster does not satisfy every constraint yet: assign more, or call grow().")
         self.labels[self._rows()] = self._n_clusters
         self.members = []
         self._n_clusters += 1
         return self._n_clusters - 1
 
     def drop(self) -> None:
-        """Give the rows of the open cluster back."""
+        """Discard the open cluster; its rows become unassigned."""
         self._taken[self._rows()] = 0
         self.members = []
         self._boxes = None
 
     def grown_from(self, row: int, *, weights: Weights = None, smallest: int | None = None) -> np.ndarray:
-        """The rows of a cluster that would be grown from a row among those that are not assigned; nothing changes."""
+        """Return the rows of a cluster that would be grown from an unassigned row; nothing changes."""
         self._require_free(row)
         space = self._space if weights is None else measure_space(self.table, weights_of(self.table, weights))
         size = self.smallest if smallest is None else smallest
@@ -192,12 +191,12 @@ class Clustering:
         return rows  # type: ignore[no-any-return]
 
     def complete(self, links: Links | None = None) -> np.ndarray:
-        """Assign all other rows; returns the labels.
+        """Assign all other rows; return the labels.
 
-        The open cluster is grown until it is complete, then cluster follows cluster. Rows that are left over go, one by
-        one in row order, to the cluster whose loss (cost times rows) grows least and that keeps every constraint with
-        them; if none does, they are made one group with as many clusters as it needs. If no cluster can be completed,
-        all rows are one.
+        The open cluster is grown until it is complete, then further clusters are grown. Remaining rows go, one by one
+        in row order, to the cluster whose loss (cost times rows) grows least and that satisfies every constraint with
+        them; if none does, they are merged with as many clusters as necessary. If no cluster can be completed, all rows
+        are one.
         """
         if self.members:
             self.grow()
@@ -233,7 +232,7 @@ class Clustering:
                 self._n_clusters, at = sangreea_links.grow_in_network(self._space, self._codes, boxes, links, *task)
 
     def _join(self, rest: np.ndarray, guard: Guard) -> None:
-        """Give rows that are left over to the clusters that are cheapest and keep all rules."""
+        """Assign remaining rows to the clusters that are cheapest and satisfy all rules with them."""
         assigned = np.flatnonzero(self.labels >= 0)
         first = assigned[np.unique(self.labels[assigned], return_index=True)[1]]
         boxes = sangreea_tree.build(self._space, self._codes, np.sort(first), self.table.n_rows)
@@ -243,7 +242,7 @@ class Clustering:
             sangreea_leftovers.merge(self._space, self._codes, self.labels, self._n_clusters, stuck, guard)
 
     def _wanted(self) -> tuple[Guard | None, Lacking | None]:
-        """What must hold in a cluster, and room to note what it lacks."""
+        """Return the rules of a cluster, and a buffer for the values that it lacks."""
         return self._guard, None if self._guard is None else open_lacking(self._current_boxes(), self._guard)
 
     def _holds(self) -> bool:
@@ -253,7 +252,7 @@ class Clustering:
         return np.array(self.members, np.int64)
 
     def _current_boxes(self) -> BoxTree:
-        """Boxes over the rows that are not assigned, built anew when many of theirs are."""
+        """Return boxes over the unassigned rows, rebuilt when many of theirs are assigned."""
         n_left = self.table.n_rows - np.count_nonzero(self._taken)
         if self._boxes is None or n_left < kernel.REBUILD_BELOW * len(self._boxes.rows):
             self._boxes = self._build_boxes()
@@ -265,13 +264,13 @@ class Clustering:
 
     def _require_open(self) -> None:
         if not self.members:
-            raise ShoalError("No cluster is open: begin() one, or assign a row.")
+            raise ShoalError("No cluster is open: call begin(), or assign a row.")
 
     def _require_free(self, row: Any) -> None:
         if isinstance(row, bool) or not isinstance(row, numbers.Integral) or not 0 <= int(row) < self.table.n_rows:
             raise ShoalError(f"There is no row {row!r}: rows are numbered from 0 to {self.table.n_rows - 1}.")
         if self._taken[int(row)]:
-            raise ShoalError(f"Row {row} is in a cluster already: choose one whose label is -1.")
+            raise ShoalError(f"Row {row} is already in a cluster: choose one whose label is -1.")
 
 
 def _require_count(name: str, value: Any) -> None:
@@ -282,17 +281,17 @@ def _require_count(name: str, value: Any) -> None:
 def _read_seeds(seeds: Sequence[int] | np.ndarray, n_rows: int) -> np.ndarray:
     rows = np.asarray(seeds)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-        raise ShoalError(f"seeds is a list of row positions, not {seeds!r}: count rows from 0.")
+        raise ShoalError(f"seeds must be a list of row positions, not {seeds!r}: count rows from 0.")
     wrong = rows[(rows < 0) | (rows >= n_rows)]
     if len(wrong):
         raise ShoalError(f"seeds name the row {wrong[0]}, but rows are numbered from 0 to {n_rows - 1}: correct them.")
     if len(np.unique(rows)) < len(rows):
-        raise ShoalError("seeds name a row more than once: leave out what is repeated.")
+        raise ShoalError("seeds name a row more than once: remove the duplicates.")
     return rows.astype(np.int64)
 
 
 def _profiles(guard: Guard) -> np.ndarray:
-    """A number for each combination of what the rules look at in a row; -1 throughout if there are too many."""
+    """Return a number for each combination of values that the rules use; -1 throughout if there are too many."""
     numbers = guard.members.astype(np.int64) if len(guard.members) else np.zeros(len(guard.sensitive), np.int64)
     for column, n_values in zip(guard.sensitive.T, guard.rules.n_values, strict=True):
         numbers = np.unique(numbers * n_values + column, return_inverse=True)[1].reshape(-1)
@@ -302,11 +301,11 @@ def _profiles(guard: Guard) -> np.ndarray:
 
 
 def weights_of(table: Table, weights: Weights) -> np.ndarray:
-    """The weight of each quasi-identifier: as named, else as in the schema."""
+    """Return the weight of each quasi-identifier: as given, else as in the schema."""
     found = {column.name: float(column.attribute.weight) for column in table.quasi}
     for name, weight in dict(weights or {}).items():
         if name not in found:
-            raise ShoalError(f"weights names {name!r}, which is no quasi-identifier: choose {', '.join(found)}.")
+            raise ShoalError(f"weights names {name!r}, which is not a quasi-identifier: choose {', '.join(found)}.")
         if isinstance(weight, bool) or not isinstance(weight, numbers.Real) or not 0 <= weight < np.inf:
             raise ShoalError(f"The weight of {name!r} is {weight!r}: give a number of at least 0.")
         found[name] = float(weight)
@@ -314,12 +313,12 @@ def weights_of(table: Table, weights: Weights) -> np.ndarray:
 
 
 def codes_of(table: Table) -> np.ndarray:
-    """The codes of the quasi-identifiers as kernels want them."""
+    """Return the codes of the quasi-identifiers in the type that kernels expect."""
     return table.codes.astype(np.int32)
 
 
 def measure_space(table: Table, weights: np.ndarray) -> Space:
-    """What the codes of the quasi-identifiers cost, laid out for kernels."""
+    """Return the costs of the codes of the quasi-identifiers, as arrays for kernels."""
     columns = table.quasi
     trees = [_tree_of(column, form) for column, form in zip(columns, forms(table), strict=True)]
     losses = [w * node_costs(tree) for tree, w in zip(trees, weights, strict=True) if tree is not None]
@@ -328,7 +327,7 @@ def measure_space(table: Table, weights: np.ndarray) -> Space:
         weight=weights,
         n_values=np.array([column.n_values for column in columns], np.int64),
         missing=np.array([c.missing if tree is None else -1 for c, tree in zip(columns, trees, strict=True)], np.int64),
-        # A constant column has no width, and nothing in it is apart.
+        # A constant column has no width, and all distances in it are 0.
         width=np.array([column.width or 1.0 for column in columns]),
         position=_joined([column.positions for column in columns], np.float64),
         position_at=_starts([column.n_values for column in columns]),
@@ -342,10 +341,10 @@ def measure_space(table: Table, weights: np.ndarray) -> Space:
 
 
 def node_costs(tree: Hierarchy) -> np.ndarray:
-    """What each node costs: levels from the lowest one up to it, by the height of the tree.
+    """Return the cost of each node: its level above the lowest one, relative to the height of the tree.
 
     That is (depth - level) / depth with levels counted down from the root, as SaNGreeA counts them. A value that is
-    kept costs nothing, also where it lies less deep than others.
+    kept costs nothing, even if it is less deep than others.
     """
     return tree.level / max(tree.height, 1)
 
@@ -364,7 +363,7 @@ def _parents(trees: list[Hierarchy | None]) -> list[np.ndarray]:
 
 
 def _masks(tree: Hierarchy) -> np.ndarray:
-    """A bit for each value below a node; boxes look at them only if there are no more than 64."""
+    """Return a bit for each value below a node; boxes use them only if there are no more than 64."""
     first, last = np.minimum(tree.first, 63), np.minimum(tree.last, 63)
     ones = np.uint64(2**64 - 1)
     return (ones << first.astype(np.uint64)) & (ones >> (63 - last).astype(np.uint64))

@@ -1,7 +1,7 @@
 """Trees of cuts, grown on several threads.
 
 The upper part of a tree is grown level by level until there is work for all threads, then the subtrees in parallel.
-The result does not depend on the number of threads, because a cut depends on nothing but the rows it cuts.
+The result does not depend on the number of threads, because a cut depends only on the rows it cuts.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Cuts(NamedTuple):
     """A tree of cuts; node 0 is the root."""
 
     attribute: np.ndarray
-    """int16: the attribute that a node cuts; -1 in a leaf."""
+    """int16: the attribute on which a node is cut; -1 for a leaf."""
     left: np.ndarray
     right: np.ndarray
-    """int32: the children; in a leaf ``right`` is its number, by where it starts."""
+    """int32: the children; ``right`` of a leaf is its number, in order of the starts."""
     rule: tuple[np.ndarray, ...]
-    """Arrays that say, node by node, which codes go left."""
+    """Arrays that define, for each node, which codes go left."""
 
 
 class Cut(NamedTuple):
-    """One cut of a part: the attribute (-1 if there is none), which codes go left, and where the right part begins."""
+    """One cut of a part: the attribute (-1 if there is none), the codes that go left, the start of the right part."""
 
     attribute: int
     rule: tuple[Any, ...]
@@ -44,7 +44,7 @@ class Cut(NamedTuple):
 
 
 class RowRange(NamedTuple):
-    """Rows that lie side by side, and whatever else is known of them."""
+    """Contiguous rows, and further data about them."""
 
     start: int
     stop: int
@@ -55,10 +55,10 @@ Grow = Callable[[RowRange], tuple[Cuts, np.ndarray]]
 
 
 class CutRule(NamedTuple):
-    """How a cut is chosen; numba leaves out what is None."""
+    """The rule that chooses cuts; numba omits the code of options that are None."""
 
     ties: np.ndarray | None = None
-    """Mondrian's relaxed cuts: codes by which rows are ordered that are equal."""
+    """Mondrian's relaxed cuts: codes that order equal rows."""
     packed: bool | None = None
     """True: the cuts of an R+ tree, else Mondrian's."""
 
@@ -67,19 +67,19 @@ PACKED = CutRule(packed=True)
 
 
 def make_task(table: Table, smallest: int, *, sets: bool, by_width: bool = False) -> CutTask:
-    """What is cut; scratch space is added for each thread."""
+    """Return the task of cutting a table; scratch buffers are added for each thread."""
     nothing = np.empty(0, np.int64)
     geometry = measure_geometry(table, sets=sets)
     return CutTask(pack_rows(table), geometry, smallest, by_width, nothing, nothing, nothing)
 
 
 def asked_of(guard: Guard) -> Guard | None:
-    """The guard, or None if it asks for nothing."""
+    """Return the guard, or None if it has no rules."""
     return guard if len(guard.rules.model) else None
 
 
 def grow_cuts(task: CutTask, guard: Guard | None, n_threads: int, rule: CutRule) -> tuple[Cuts, np.ndarray]:
-    """The tree of cuts of all rows, and where its leaves start; the rows are put in the order of the leaves."""
+    """Return the tree of cuts of all rows, and the starts of its leaves; the rows are sorted by leaf."""
     n_values = task.geometry.n_values
     whole = RowRange(0, len(task.rows.order), (np.zeros_like(n_values), n_values - 1))
 
@@ -101,7 +101,7 @@ def grow_cuts(task: CutTask, guard: Guard | None, n_threads: int, rule: CutRule)
 def grow_parts(
     task: CutTask, guard: Guard | None, rule: CutRule, starts: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[Cuts, np.ndarray, np.ndarray]:
-    """The trees of cuts of several parts, one behind the other; where their leaves start, and the root of each."""
+    """Return the trees of cuts of several parts, concatenated; the starts of their leaves, and the root of each."""
     (attribute, *codes, right), leaf_starts, roots = growing.grow(_with_scratch(task), guard, *rule, starts, low, high)
     left = np.arange(1, len(attribute) + 1, dtype=np.int32)
     return Cuts(attribute, left, right, tuple(codes)), leaf_starts, roots
@@ -110,7 +110,7 @@ def grow_parts(
 def grow_in_threads(
     whole: RowRange, grow: Grow, cut_once: Callable[[RowRange], Cut], n_threads: int
 ) -> tuple[Cuts, np.ndarray]:
-    """Grow the tree of all rows: its cuts, and where each leaf starts.
+    """Grow the tree of all rows; return its cuts, and the start of each leaf.
 
     Parameters
     ----------
@@ -129,10 +129,10 @@ def grow_in_threads(
 
 
 def settle(cuts: Cuts, leaves: np.ndarray, smallest: int, guard: Guard | None) -> np.ndarray:
-    """Groups of rows that a tree was not grown on: its leaves, merged where they fall short.
+    """Return groups of rows that a tree was not grown on: its leaves, merged where they are not valid groups.
 
-    From the root down, the rows of a node are parted as the tree says if both parts then have what every group needs.
-    If only one has, the others go to the nearest leaf of that part, and if neither has, all stay together.
+    From the root down, the rows of a node are split by the tree's cut if both parts are then valid. If only one is, the
+    others go to the nearest leaf of that part, and if neither is, all stay together.
 
     Parameters
     ----------
@@ -140,9 +140,9 @@ def settle(cuts: Cuts, leaves: np.ndarray, smallest: int, guard: Guard | None) -
     leaves : int array (n,)
         The leaf of each row.
     smallest : int
-        Rows that every group has at least.
+        Minimum number of rows of a group.
     guard : Guard, optional
-        What every group must keep beside its size.
+        Rules that every group must satisfy besides its size.
     """
     n_leaves = int(np.count_nonzero(cuts.attribute < 0))
     order, starts = groups.order_by_label(leaves, n_leaves)
@@ -153,14 +153,14 @@ def settle(cuts: Cuts, leaves: np.ndarray, smallest: int, guard: Guard | None) -
 
 
 def count_threads(n_jobs: int | None, n_rows: int) -> int:
-    """Threads that are worth their while."""
+    """Return the number of threads that pay off."""
     available = os.cpu_count() or 1
     wanted = available if n_jobs is None or n_jobs < 0 else max(n_jobs, 1)
     return max(1, min(wanted, n_rows // frames.ROWS_WORTH_A_THREAD))
 
 
 def _with_scratch(task: CutTask) -> CutTask:
-    """The same task with scratch space of its own, for one thread."""
+    """Return the task with scratch buffers of its own, for one thread."""
     size = int(task.geometry.n_values.max()) + 1
     return task._replace(
         histogram=np.zeros(size, np.int64), codes=np.empty(size, np.int64), below=np.empty(size, np.int64)
@@ -174,9 +174,9 @@ def _own(guard: Guard | None) -> Guard | None:
 def _grow_crown(
     whole: RowRange, cut_all: Callable[[list[RowRange]], list[Cut]], enough: int
 ) -> tuple[list[list[Cut]], list[RowRange]]:
-    """Cuts of the upper levels, level by level, and the parts below them from left to right.
+    """Return the cuts of the upper levels, level by level, and the parts below them from left to right.
 
-    A level lists, for every part of the level above, its cut (with attribute -1 where it was left whole).
+    A level lists, for every part of the level above, its cut (with attribute -1 if it was not cut).
     """
     parts, levels = [whole], []
     while len(parts) < enough:
@@ -198,7 +198,7 @@ def _halves(part: RowRange, cut: Cut) -> list[RowRange]:
 
 
 def _joined(crown: list[list[Cut]], subtrees: list[tuple[Cuts, np.ndarray]]) -> tuple[Cuts, np.ndarray]:
-    """One tree of the crown's cuts and the subtrees under them, and where the leaves start."""
+    """Return one tree of the crown's cuts and the subtrees under them, and the starts of the leaves."""
     n_crown = sum(cut.attribute >= 0 for level in crown for cut in level)
     joined = _side_by_side(n_crown, [cuts for cuts, _ in subtrees])
     roots = n_crown + np.concatenate(([0], np.cumsum([len(cuts.attribute) for cuts, _ in subtrees]))).astype(np.int64)
@@ -227,7 +227,7 @@ def _joined(crown: list[list[Cut]], subtrees: list[tuple[Cuts, np.ndarray]]) -> 
 
 
 def _side_by_side(n_crown: int, trees: list[Cuts]) -> Cuts:
-    """The nodes of all trees behind room for the crown's."""
+    """Concatenate the nodes of all trees, after space for the crown's."""
 
     def put_together(arrays: list[np.ndarray]) -> np.ndarray:
         room = np.zeros((n_crown, *arrays[0].shape[1:]), arrays[0].dtype)

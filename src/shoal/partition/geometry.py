@@ -1,6 +1,7 @@
-"""Functions on a partition: what is in each group, how far it reaches, what it is released as.
+"""Content and extent of the groups of a partition, and layout of columns for kernels.
 
-A partition is an integer array ``labels``, one number a row; -1 stands for suppressed.
+A partition is an integer array ``labels``, one number per row; -1 means suppressed. Rows with the same number are a
+*group*, also called an equivalence class.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from shoal.privacy.counts import Tally, close_labels
 
 
 class Bounds(NamedTuple):
-    """Lowest and highest code of every quasi-identifier in every group."""
+    """The lowest and highest code of every quasi-identifier in every group."""
 
     low: np.ndarray
     high: np.ndarray
 
 
 class Nodes(NamedTuple):
-    """The node that stands for every quasi-identifier in every group, and the lowest and highest code under it."""
+    """The node that represents every quasi-identifier in every group, and the lowest and highest code under it."""
 
     node: np.ndarray
-    """int32 (groups, q): a node of the attribute's hierarchy; any number where it has none."""
+    """int32 (groups, q): a node of the attribute's hierarchy; any number if it has none."""
     low: np.ndarray
     high: np.ndarray
     """int64 (groups, q)."""
 
 
 def bounds(table: Table, labels: np.ndarray) -> Bounds:
-    """Lowest and highest code of each quasi-identifier among the rows of each group (without suppressed rows)."""
+    """Return the lowest and highest code of each quasi-identifier in each group (without suppressed rows)."""
     n_groups = int(labels.max(initial=-1)) + 1
     low = np.empty((n_groups, len(table.quasi)), np.int64)
     high = np.empty_like(low)
@@ -46,22 +47,22 @@ def bounds(table: Table, labels: np.ndarray) -> Bounds:
 
 
 def group_members(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows sorted by group and where each group starts; suppressed rows are the last group."""
+    """Return the rows sorted by group, and the start of each group; suppressed rows are the last group."""
     numbers, n_groups = close_labels(labels)
     return groups.order_by_label(numbers, n_groups)
 
 
 def distinct_values(column: Column, labels: np.ndarray) -> Tally:
-    """Which values of a column occur in each group (suppressed rows are the last one)."""
+    """Count the values of a column in each group (suppressed rows are the last one)."""
     order, starts = group_members(labels)
     indptr, values, counts = groups.tally(column.codes, order, starts, np.empty(0, bool), column.n_values)
     return Tally(indptr, values, counts, np.bincount(column.codes, minlength=column.n_values) / len(column.codes))
 
 
 def forms(table: Table, *, sets: bool = False) -> np.ndarray:
-    """How each quasi-identifier generalises: LINE, TREE or SET.
+    """Return how each quasi-identifier generalises: LINE, TREE or SET.
 
-    A nominal attribute without a hierarchy of its own has nothing but sets; with ``sets`` all nominal ones do.
+    A nominal attribute without a hierarchy of its own generalises to sets; with ``sets`` all nominal ones do.
     """
     found = []
     for column in table.quasi:
@@ -73,7 +74,7 @@ def forms(table: Table, *, sets: bool = False) -> np.ndarray:
 
 
 def measure_geometry(table: Table, *, sets: bool = False) -> Geometry:
-    """What the codes of the quasi-identifiers mean, laid out for kernels."""
+    """Return the meaning of the codes of the quasi-identifiers, as arrays for kernels."""
     columns = table.quasi
     tables = [c.tree.table if c.tree is not None else np.empty((0, 1), np.int32) for c in columns]
     last = [c.tree.last if c.tree is not None else np.empty(0, np.int32) for c in columns]
@@ -96,12 +97,12 @@ def measure_geometry(table: Table, *, sets: bool = False) -> Geometry:
 
 
 def node_losses(tree: Hierarchy) -> np.ndarray:
-    """What is lost at each node: leaves under it beside the value itself, by all other leaves."""
+    """Return the loss of each node: the number of further leaves under it, relative to that of all other leaves."""
     return (tree.last - tree.first) / max(tree.n_leaves - 1, 1)
 
 
 def pack_rows(table: Table) -> Rows:
-    """The codes of all quasi-identifiers, as many as fit into each 64-bit word, and the rows in table order."""
+    """Pack the codes of all quasi-identifiers, as many as fit into each 64-bit word, with the rows in table order."""
     word: list[int] = []
     shift: list[int] = []
     mask: list[int] = []

@@ -1,7 +1,7 @@
-"""The lattice of full-domain generalisation, and how to find its best node without looking at all of them.
+"""The lattice of full-domain generalisation, and the search for its best node without checking all of them.
 
-A node of the lattice is a vector of levels, one for each attribute; nodes above it are more general. What a check of
-one node tells is written to all nodes below or above it at once: boxes of an array with one axis an attribute.
+A node of the lattice is a vector of levels, one for each attribute; nodes above it are more general. The result of a
+check of one node is written to all nodes below or above it at once: boxes of an array with one axis per attribute.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from shoal.data.table import Column, Table
 
 MOST_ENUMERATED = 2_000_000
-"""Nodes of a lattice up to which all of them are held in memory (33 bytes each)."""
+"""Maximum number of nodes of a lattice that is held in memory (33 bytes per node)."""
 MOST_PASSED = 100_000
-"""Nodes of a larger one that are looked at, checked or not."""
+"""Maximum number of nodes of a larger lattice that are examined, checked or not."""
 FINEST_BINS = 16
-"""Bins of the first level above the numbers themselves, where no hierarchy is given."""
+"""Number of bins of the first level above the numbers themselves, if no hierarchy is given."""
 
 
 class Ladder(NamedTuple):
-    """The node that stands for each code of an attribute, level by level, and the run of codes under each node."""
+    """The node that represents each code of an attribute, level by level, and the run of codes under each node."""
 
     nodes: np.ndarray
     """int32 (levels, codes)."""
@@ -34,50 +34,50 @@ class Ladder(NamedTuple):
 
 
 class NodeCheck(NamedTuple):
-    """What the check of one node tells."""
+    """The result of the check of one node."""
 
     loss: float
-    """Infinite where the node may not be released."""
+    """Infinite if the node may not be released."""
     below: float
-    """What every less general node loses at least, beside its own floor; infinite where none may be released."""
+    """Lower bound of the loss of every less general node, besides its own floor; infinite if none may be released."""
     above: float = 0.0
-    """What every more general node loses at least."""
+    """Lower bound of the loss of every more general node."""
 
 
 class Searched(NamedTuple):
-    """The best node found, and what became of the others."""
+    """The best node found, and the results for the others."""
 
     levels: tuple[int, ...]
     loss: float
     checked: dict[tuple[int, ...], float]
-    """Loss of every node that was checked; infinite where it may not be released."""
+    """Loss of every node that was checked; infinite if it may not be released."""
     n_pruned: int
-    """Nodes that need no check: they may not be released, or lose no less than the best."""
+    """Number of nodes that need no check: they may not be released, or lose no less than the best."""
     n_unknown: int
-    """Nodes of which nothing is known, because the search was cut short."""
+    """Number of undecided nodes, because the search was stopped early."""
     bounds: np.ndarray | None
-    """The least that each node can lose, one axis an attribute; None where the lattice is too large to hold."""
+    """Lower bound of the loss of each node, one axis per attribute; None if the lattice is too large for memory."""
 
 
 class LatticePicture(NamedTuple):
-    """The nodes of the lattice, for drawing it."""
+    """The nodes of a lattice, for drawing it."""
 
     levels: np.ndarray
     """int (nodes, attributes)."""
     tags: np.ndarray
-    """What is known of each node: best, admissible, inadmissible, excluded (it cannot be better), or unknown."""
+    """State of each node: best, admissible, inadmissible, excluded (it cannot be better), or unknown."""
     losses: np.ndarray
     """Loss of the nodes that were checked and may be released, else nan."""
 
 
 class Effort(NamedTuple):
-    """When to stop."""
+    """Limits of a search."""
 
     most_checked: int | None = None
     deadline: float | None = None
 
     def spent(self, n_checked: int) -> bool:
-        """Whether no further node may be checked."""
+        """Return True if no further node may be checked."""
         if self.most_checked is not None and n_checked >= self.most_checked:
             return True
         return self.deadline is not None and time.monotonic() >= self.deadline
@@ -90,19 +90,19 @@ def search(floors: Sequence[np.ndarray], check: Check, effort: Effort, known: fl
     """Find the node of least loss (Flash, Kohlmayer et al. 2012).
 
     From the least general undecided node on, a path leads up through undecided nodes, and is searched by bisection:
-    where a check excludes the nodes below it, the upper half goes on, else the lower one. The result is the optimum
-    unless the effort is spent before.
+    if a check excludes the nodes below it, the search continues in the upper half, else in the lower one. The result is
+    the optimum unless the effort is spent before.
 
     Parameters
     ----------
     floors : sequence of float array (levels,)
-        What generalising an attribute to each level loses at least; the sum over all attributes bounds a node's loss.
+        Least loss of generalising an attribute to each level; the sum over all attributes bounds a node's loss.
     check : function
-        Tells of a vector of levels what it loses, and what follows for others.
+        Returns the loss of a vector of levels, and the bounds that follow for others.
     effort : Effort
         The top is checked in any case, so that there is a result.
     known : float
-        Only nodes that lose less are looked for; the loss of the result is this if there is none.
+        Only nodes of a smaller loss are searched for; the loss of the result is this if there is none.
     """
     shape = tuple(len(floor) for floor in floors)
     floor = outer_sum(floors)
@@ -117,7 +117,7 @@ def search(floors: Sequence[np.ndarray], check: Check, effort: Effort, known: fl
 
 
 class _State:
-    """What is known of the lattice so far."""
+    """The results of a search so far."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _State:
         return tuple((node // stride) % n for stride, n in zip(self.strides, self.shape, strict=True))
 
     def visit(self, node: int) -> None:
-        """Check a node, and write down what it tells of others."""
+        """Check a node, and record the bounds that follow for others."""
         levels = self.levels_of(node)
         loss, below, above = self.check(levels)
         self.seen[node] = True
@@ -164,13 +164,13 @@ class _State:
 
 
 def _by_generality(floor: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """These nodes, those of least total level first, and among these those that lose least."""
+    """Sort nodes by total level, then by least loss."""
     total = outer_sum([np.arange(n, dtype=float) for n in floor.shape])
     return nodes[np.lexsort((floor.reshape(-1)[nodes], total.reshape(-1)[nodes]))]
 
 
 def _path_up(state: _State, start: int) -> list[int]:
-    """From one undecided node to the next above it, always the one that promises to lose least."""
+    """Return a path from one undecided node to the next above it, always the one with the lowest bound."""
     path = [int(start)]
     levels = list(state.levels_of(path[0]))
     while True:
@@ -188,7 +188,7 @@ def _path_up(state: _State, start: int) -> list[int]:
 
 
 def _bisect(state: _State, path: list[int], effort: Effort) -> bool:
-    """Check nodes of a path until none is left where it matters; False if the effort was spent."""
+    """Check nodes of a path until no undecided one is left; return False if the effort was spent."""
     while path:
         if effort.spent(len(state.checked)):
             return False
@@ -200,10 +200,10 @@ def _bisect(state: _State, path: list[int], effort: Effort) -> bool:
 
 
 def search_down(floors: Sequence[np.ndarray], check: Check, effort: Effort) -> Searched:
-    """Look for a good node of a lattice that is too large to hold: from the top down, the best first.
+    """Search a lattice that is too large for memory for a good node: from the top down, best first.
 
-    Nodes below one that excludes all of them are left out, and nodes that lose too much by themselves are passed
-    without a check. If nothing is left to look at before the effort is spent, the result is the optimum.
+    Nodes below one that excludes all of them are skipped, and nodes whose own floor is too high are passed without a
+    check. If no nodes are left before the effort is spent, the result is the optimum.
     """
     top = tuple(len(floor) - 1 for floor in floors)
     checked: dict[tuple[int, ...], float] = {}
@@ -222,7 +222,7 @@ def search_down(floors: Sequence[np.ndarray], check: Check, effort: Effort) -> S
         if loss < best:
             best, best_levels = loss, levels
         if np.isfinite(below):
-            # A node that may not be released itself can still stand above one that may.
+            # A node that may not be released itself can still be above one that may.
             heapq.heappush(waiting, (loss, levels))
 
     visit(top)
@@ -241,7 +241,7 @@ def search_down(floors: Sequence[np.ndarray], check: Check, effort: Effort) -> S
 
 
 def draw(searched: Searched, scale: float) -> LatticePicture:
-    """The nodes and what became of them; losses are multiplied by ``scale``."""
+    """Return the nodes and their states; losses are multiplied by ``scale``."""
     if searched.bounds is None:
         levels = np.array(list(searched.checked), np.int64)
         tags = np.full(len(levels), "unknown", "<U12")
@@ -263,7 +263,7 @@ def draw(searched: Searched, scale: float) -> LatticePicture:
 
 
 def lattice_size(floors: Sequence[np.ndarray]) -> int:
-    """Number of nodes."""
+    """Return the number of nodes."""
     size = 1
     for floor in floors:
         size *= len(floor)
@@ -271,11 +271,11 @@ def lattice_size(floors: Sequence[np.ndarray]) -> int:
 
 
 def thin_levels(costs: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
-    """Levels of each attribute to be used where all together would make more than ``most`` nodes.
+    """Return levels of each attribute that together make at most ``most`` nodes.
 
-    Level by level the one is dropped that lies nearest to its neighbours, from the attribute that has most of them;
-    the lowest and the highest stay. If that is not enough, attributes keep nothing but their top: those first that lose
-    least by it, and of several the last.
+    One by one, the level nearest to its neighbours is dropped from the attribute that has most levels; the lowest and
+    the highest stay. If that is not enough, attributes keep only their top: first those that lose least by it, the last
+    one if tied.
     """
     kept = [np.arange(len(cost)) for cost in costs]
     while lattice_size(kept) > most:
@@ -291,7 +291,7 @@ def thin_levels(costs: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
 
 
 def outer_sum(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The sum of one entry of each array, for every choice of them: one axis an array."""
+    """Return the sum of one entry of each array, for every combination: one axis per array."""
     total = np.asarray(arrays[0], float)
     for array in arrays[1:]:
         total = np.add.outer(total, array)
@@ -299,9 +299,9 @@ def outer_sum(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def make_ladders(table: Table) -> list[Ladder]:
-    """The levels of every quasi-identifier: those of its hierarchy, or bins of numbers that have none.
+    """Return the levels of every quasi-identifier: those of its hierarchy, or bins of numbers without one.
 
-    A column that can have one value only is released as it is.
+    A column that can have only one value is released as it is.
     """
     return [_ladder(column, table.weights) for column in table.quasi]
 
@@ -313,9 +313,9 @@ def _ladder(column: Column, weights: np.ndarray | None) -> Ladder:
 
 
 def _halved_bins(column: Column, weights: np.ndarray | None) -> Ladder:
-    """Numbers, then up to 16 bins of about equally many rows, then half as many at each level, then the top.
+    """Return numbers, then up to 16 bins of about equally many rows, then half as many at each level, then the top.
 
-    The missing value stays by itself below the top. Bins that hold the same values at two levels make one level.
+    The missing value has a bin of its own below the top. Bins with the same values at two levels make one level.
     """
     n, n_present = column.n_values, column.n_present
     rows = np.bincount(column.codes, weights, n)[:n_present].astype(float)

@@ -1,7 +1,6 @@
-"""What a partition loses, and what it still risks: plain functions.
+"""Losses of a partition, as plain functions.
 
-Losses look at the encoded table and the labels of its rows (-1: suppressed); lower is better. Risks look at the sizes
-of the groups.
+They are computed from the encoded table and the labels of its rows (-1: suppressed); lower is better.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Scale = Literal["ncp", "granularity", "height"]
 
 
 class Loss(NamedTuple):
-    """What a release loses, by several measures."""
+    """Losses of a release, by several measures."""
 
     ncp: float
     granularity: float
@@ -43,10 +42,10 @@ def all_losses(
     nodes: Nodes | None = None,
     is_part: bool = False,
 ) -> Loss:
-    """Every loss of a partition that needs no target, over the released rows (all, unless ``members`` says which).
+    """Compute every loss of a partition that needs no target, over the released rows (``members``, or all).
 
-    Groups lose what their tightest ranges, ancestors or sets do, unless ``nodes`` says what they are released as. The
-    entropy asks how frequent values are in the whole table, so of a part of it there is none.
+    The loss of a group is that of its tightest ranges, ancestors or sets, or of its ``nodes`` if given. The entropy
+    depends on the frequencies of values in the whole table, so it is nan for a part of it.
     """
     groups = _measure_groups(table, labels, members, nodes)
     shares = _cell_losses(table, groups, "ncp", sets=sets)
@@ -64,7 +63,7 @@ def all_losses(
 
 
 def ncp(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
-    """Normalised certainty penalty (Xu et al. 2006), the mean over rows and attributes, by weight.
+    """Return the normalised certainty penalty (Xu et al. 2006), the weighted mean over rows and attributes.
 
     A range costs its share of the column's range. A node costs its share of the hierarchy's leaves, a set its share of
     the column's values, a single value nothing. Suppressed rows, ranges that may be missing, and sets too large to be
@@ -74,36 +73,37 @@ def ncp(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
 
 
 def granularity(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
-    """Iyengar's loss metric, ARX's granularity: as NCP, but n of m leaves cost (n - 1) / (m - 1)."""
+    """Return Iyengar's loss metric, ARX's granularity: like NCP, but n of m leaves cost (n - 1) / (m - 1)."""
     return _weighted_mean(_cell_losses(table, _measure_groups(table, labels), "granularity", sets=sets), table)
 
 
 def gil(table: Table, labels: np.ndarray) -> float:
-    """Generalisation information loss of SaNGreeA, with weights.
+    """Return the generalisation information loss of SaNGreeA, with weights.
 
-    Sum over rows and attributes of weight times: width of the range / width of the column, or height of the node's
-    sub-hierarchy / height of the hierarchy. A nominal attribute without a hierarchy has one level over its values.
+    It is the sum over rows and attributes of weight times: width of the range / width of the column, or height of the
+    node's sub-hierarchy / height of the hierarchy. A nominal attribute without a hierarchy has one level over its
+    values.
     """
     return _gil(table, _measure_groups(table, labels))
 
 
 def ngil(table: Table, labels: np.ndarray) -> float:
-    """GIL by the number of rows and of attributes; from 0 to 1 when all weights are 1."""
+    """Return GIL divided by the numbers of rows and attributes; from 0 to 1 if all weights are 1."""
     return gil(table, labels) / (table.n_rows * len(table.quasi))
 
 
 def discernibility(labels: np.ndarray) -> float:
-    """Sum of the squared sizes of the groups; a suppressed row counts as many as there are rows."""
+    """Return the sum of the squared sizes of the groups; a suppressed row counts as many as there are rows."""
     return _discernibility(np.bincount(labels[labels >= 0]), len(labels), int(np.count_nonzero(labels < 0)))
 
 
 def average_group_size(labels: np.ndarray, k: int = 1) -> float:
-    """Mean size of a group, by k (LeFevre's C_avg for the k asked for); suppressed rows are not counted."""
+    """Return the mean size of a group divided by k (LeFevre's C_avg for the requested k), without suppressed rows."""
     return _average_size(np.bincount(labels[labels >= 0])) / k
 
 
 def non_uniform_entropy(table: Table, labels: np.ndarray, *, sets: bool = False) -> float:
-    """Bits needed to restore every value from what it is released as, given how frequent the values are.
+    """Return the bits needed to restore every value from its released value, given the frequencies of the values.
 
     A value v released as a set S costs -log2(rows with v / rows with a value of S) (Gionis and Tassa 2009).
     """
@@ -111,7 +111,7 @@ def non_uniform_entropy(table: Table, labels: np.ndarray, *, sets: bool = False)
 
 
 def classification_metric(labels: np.ndarray, target: Column) -> float:
-    """Iyengar's classification metric: share of the rows that are suppressed or not of their group's majority class."""
+    """Return Iyengar's classification metric: the share of rows suppressed or not of their group's majority class."""
     counts = count_groups(labels, [target]).sensitive[target.name]
     starts = counts.indptr[:-1]
     majority = np.maximum.reduceat(counts.counts, starts) if len(starts) else np.empty(0)
@@ -121,19 +121,19 @@ def classification_metric(labels: np.ndarray, target: Column) -> float:
 
 
 class _Groups(NamedTuple):
-    """What losses need to know of a partition."""
+    """Properties of a partition that losses need."""
 
     labels: np.ndarray
     found: Bounds
     sizes: np.ndarray
-    """Released rows of each group."""
+    """Number of released rows of each group."""
     n_suppressed: int
     n_rows: int
-    """Released rows in all."""
+    """Number of released rows."""
     released: np.ndarray | None
-    """How often each row of the table counts, for it is released or not, or stands for many; None: once each."""
+    """How often each row of the table counts: 0 if not released, else the rows that it represents; None: once each."""
     as_nodes: bool
-    """Whether groups are released as nodes, a nominal attribute without a hierarchy as a value or the top."""
+    """True if groups are released as nodes, a nominal attribute without a hierarchy as a value or the top."""
 
 
 def _measure_groups(
@@ -153,12 +153,12 @@ def _forms(table: Table, groups: _Groups, *, sets: bool) -> np.ndarray:
 
 
 def _cell_losses(table: Table, groups: _Groups, scale: Scale, *, sets: bool) -> np.ndarray:
-    """Mean loss over all released rows of each quasi-identifier; suppressed rows lose 1."""
+    """Return the mean loss over all released rows of each quasi-identifier; suppressed rows lose 1."""
     form = _forms(table, groups, sets=sets and scale != "height")
     means = np.empty(len(table.quasi))
     for j, column in enumerate(table.quasi):
         losses = _group_losses(column, form[j], groups.found, j, groups.labels, scale)
-        # A column of one value cannot lose anything, whatever becomes of its rows.
+        # A column of one value cannot lose anything, even if its rows are suppressed.
         top = 1.0 if column.n_values > 1 else 0.0
         means[j] = ((losses * groups.sizes).sum() + groups.n_suppressed * top) / groups.n_rows
     return means
@@ -207,7 +207,7 @@ def _share_of_values(n: np.ndarray, of: int, scale: Scale) -> np.ndarray:
 def _rows_covered(
     column: Column, form: int, low: np.ndarray, high: np.ndarray, frequency: np.ndarray, labels: np.ndarray
 ) -> np.ndarray:
-    """How many rows of the table have a value that the group's released value may stand for."""
+    """Return how many rows of the table have a value that the group's released value may represent."""
     below = np.concatenate(([0], np.cumsum(frequency)))
     if form == SET:
         found = distinct_values(column, labels)

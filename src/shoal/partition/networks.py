@@ -1,7 +1,7 @@
-"""Networks between the rows of a table, and what is lost when only clusters of them are released.
+"""Networks between the rows of a table, and the loss when only clusters of them are released.
 
 After Campan and Truta (2009): a cluster is released with its size and the number of links within it, a pair of clusters
-with the number of links between them. Who is linked with whom can then no longer be told from who might have been.
+with the number of links between them. Actual links can then no longer be distinguished from possible ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoal.privacy.counts import close_labels
 
 
 class Network(NamedTuple):
-    """Links between rows, without direction."""
+    """Undirected links between rows."""
 
     at: np.ndarray
     to: np.ndarray
@@ -41,27 +41,27 @@ class Network(NamedTuple):
 
 
 class ClusterGraph(NamedTuple):
-    """What is released of a network; suppressed rows are the last cluster."""
+    """The released part of a network; suppressed rows are the last cluster."""
 
     sizes: np.ndarray
-    """Released rows of each cluster."""
+    """Number of released rows of each cluster."""
     inner: np.ndarray
-    """Links within each cluster."""
+    """Number of links within each cluster."""
     pairs: np.ndarray
     """int array (pairs, 2): clusters that are linked, the lower number first."""
     between: np.ndarray
-    """Links between each such pair."""
+    """Number of links between each such pair."""
 
 
 class StructuralLoss(NamedTuple):
-    """What is lost of the structure of a network."""
+    """Losses of the structure of a network."""
 
     intra: np.ndarray
-    """For each cluster: expected errors in redrawing its links from their number."""
+    """For each cluster: the expected number of errors if its links are redrawn from their number."""
     inter: np.ndarray
     """The same for each linked pair of clusters."""
     nsil: float
-    """All of them by the most there could be: from 0 to 1."""
+    """Their sum relative to its maximum: from 0 to 1."""
 
 
 def read_network(edges: Any, n_rows: int) -> Network:
@@ -81,7 +81,7 @@ def read_network(edges: Any, n_rows: int) -> Network:
         raise DataError(f"edges name the row {wrong}, but rows are numbered from 0 to {n_rows - 1}: correct them.")
     loops = pairs[pairs[:, 0] == pairs[:, 1]]
     if len(loops):
-        raise DataError(f"edges link row {loops[0, 0]} with itself: leave such links out.")
+        raise DataError(f"edges link row {loops[0, 0]} with itself: remove such links.")
     both = np.concatenate([pairs, pairs[:, ::-1]])
     ends = np.unique(both[:, 0] * n_rows + both[:, 1])
     start, to = ends // max(n_rows, 1), ends % max(n_rows, 1)
@@ -90,12 +90,12 @@ def read_network(edges: Any, n_rows: int) -> Network:
 
 
 def weigh_links(network: Network, alpha: float, beta: float, n_attributes: int) -> Links:
-    """A network with what weighs how much, for kernels."""
+    """Return a network with weights, for kernels."""
     return Links(network.at, network.to, float(alpha), float(beta), n_attributes, max(network.n_rows - 2, 1))
 
 
 def neighbourhood_distance(network: Network, one: int, other: int) -> float:
-    """Share of the other rows that are linked with exactly one of two rows.
+    """Return the share of other rows that are linked with exactly one of two rows.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def neighbourhood_distance(network: Network, one: int, other: int) -> float:
 def cluster_graph(network: Network, labels: np.ndarray, members: np.ndarray | None = None) -> ClusterGraph:
     """Count the links within clusters and between them.
 
-    Where only some rows are released, ``members`` marks them, and neither the others nor their links are counted.
+    If only some rows are released, ``members`` marks them, and neither the others nor their links are counted.
 
     Examples
     --------
@@ -135,10 +135,10 @@ def cluster_graph(network: Network, labels: np.ndarray, members: np.ndarray | No
 
 
 def structural_loss(graph: ClusterGraph) -> StructuralLoss:
-    """Campan and Truta's structural information loss of a cluster graph.
+    """Return Campan and Truta's structural information loss of a cluster graph.
 
     In a cluster of s rows with e links, and between clusters of s and t rows with e links, it is twice e times the
-    share of possible pairs that are not linked: s (s - 1) / 2 pairs, or s t.
+    share of possible pairs that are not linked: of s (s - 1) / 2 pairs, or of s t.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def _errors(links: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 def _pairs(edges: Any) -> np.ndarray:
-    """The links as an int array (links, 2)."""
+    """Return the links as an int array (links, 2)."""
     values = frames.open_frame(edges).to_numpy() if frames.is_frame(edges) else edges
     try:
         pairs = np.asarray(values)

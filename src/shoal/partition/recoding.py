@@ -1,4 +1,4 @@
-"""What a group is released as: one value for each quasi-identifier."""
+"""Recoding: release each group with one value for each quasi-identifier."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shoal.data.table import TOP, Column, Table
 from shoal.partition.geometry import Nodes, bounds, distinct_values, forms, group_members, measure_geometry
 
 TEXT_RECODINGS = ("interval", "set", "level")
-"""Recodings that may write a range, a set or a node where a value was, as text."""
+"""Recodings that may replace a value by a range, a set or a node, as text."""
 RECODINGS = ("interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample")
 
 
 class Recoded(NamedTuple):
-    """What each group is released as in one column: either new values, or the value of one of the table's rows."""
+    """The released values of the groups in one column: either new values, or those of rows of the table."""
 
     values: list[Any] | None = None
     rows: np.ndarray | None = None
@@ -36,7 +36,7 @@ def recode(
     random: np.random.Generator | None = None,
     classes: np.ndarray | None = None,
 ) -> dict[str, Recoded]:
-    """Release every group as one value a quasi-identifier.
+    """Release every group with one value per quasi-identifier.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ def recode(
     labels : int array (n,)
         Group of each row, -1 for suppressed ones.
     recoding : {"interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample"}
-        Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; the row whose distances to
-        the others add up to least; the row nearest to the group's mean, each attribute in units of its spread; medians
+        Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; the row with the least sum
+        of distances to the others; the row nearest to the group's mean, each attribute in units of its spread; medians
         (and most frequent values); the row nearest to the median among those of the group's most frequent class; means
         (and most frequent values); a row drawn at random.
     members : bool array (n,), optional
         Rows that are released, if only some are. Ranges, ancestors and sets cover all rows of a group; a row that
-        stands for its group is one that is released.
+        represents its group is a released one.
     random : Generator, optional
         For ``"sample"``.
     classes : int array (n,), optional
@@ -72,7 +72,7 @@ def recode(
 
 
 def recode_as_nodes(table: Table, labels: np.ndarray, nodes: Nodes) -> dict[str, Recoded]:
-    """Release every group as the nodes it was generalised to, whatever part of them its rows fill."""
+    """Release every group as the nodes it was generalised to, even if its rows fill only part of them."""
     suppressed = bool((labels < 0).any())
     order, starts = group_members(labels)
     recoded = {}
@@ -86,7 +86,7 @@ def recode_as_nodes(table: Table, labels: np.ndarray, nodes: Nodes) -> dict[str,
         if column.tree is not None:
             values = list(_node_texts(column, texts)[node])
         else:
-            # A range of all there is says no more than the top.
+            # A range of all values carries no more information than the top.
             everything = (low == 0) & (high == column.n_values - 1) & (low < high)
             values = np.where(everything, TOP, np.array(_ranges(column, low, high, texts), object)).tolist()
         recoded[column.name] = Recoded(values)
@@ -133,7 +133,7 @@ def _ancestors(column: Column, low: np.ndarray, high: np.ndarray, texts: np.ndar
 
 
 def _node_texts(column: Column, texts: np.ndarray) -> np.ndarray:
-    """What each node of the hierarchy is shown as; a single value as it is written in the table."""
+    """Return the text of each node of the hierarchy; a single value as it is written in the table."""
     assert column.tree is not None
     labels = np.array(column.tree.labels, object)
     labels[: column.n_values] = texts
@@ -143,7 +143,7 @@ def _node_texts(column: Column, texts: np.ndarray) -> np.ndarray:
 def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray, texts: np.ndarray) -> list[str | None]:
     found = distinct_values(column, labels)
     shown = [text if text is not None else "missing" for text in texts]
-    # Codes follow frequency; people look for a value where its number or its letters put it.
+    # Codes follow frequency; readers expect numerical or alphabetical order.
     order = [_reading_order(text) for text in texts.tolist()]
     values: list[str | None] = []
     for g in range(len(low)):
@@ -158,7 +158,7 @@ def _sets(column: Column, labels: np.ndarray, low: np.ndarray, high: np.ndarray,
 
 
 def _reading_order(text: str | None) -> tuple[int, float, str]:
-    """Numbers by size, then texts by letter, then the missing value."""
+    """Return a sort key: numbers by size, then texts alphabetically, then the missing value."""
     if text is None:
         return 2, 0.0, ""
     try:
@@ -169,7 +169,7 @@ def _reading_order(text: str | None) -> tuple[int, float, str]:
 
 
 def _of_members(labels: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Labels without the rows that are not released, in groups that have others."""
+    """Return labels without the unreleased rows of groups that also have released ones."""
     has_members = np.zeros(int(labels.max(initial=-1)) + 2, bool)
     has_members[labels[members]] = True
     return np.where(members | ~has_members[labels], labels, -1)
@@ -191,7 +191,7 @@ def _central_rows(table: Table, labels: np.ndarray, recoding: str) -> np.ndarray
 
 
 def _variance(column: Column, labels: np.ndarray, *, on_line: bool) -> float:
-    """Variance of the positions that are there; of names the sum over one column of zeros and ones for each."""
+    """Return the variance of the present positions; of nominal values the sum over their indicator columns."""
     counts = np.bincount(column.codes[labels >= 0], minlength=column.n_values).astype(float)
     if not on_line:
         return 1.0 - float(((counts / max(counts.sum(), 1.0)) ** 2).sum())
@@ -201,7 +201,7 @@ def _variance(column: Column, labels: np.ndarray, *, on_line: bool) -> float:
 
 
 def _majority_rows(table: Table, labels: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
-    """The row nearest to the median among those of the most frequent class (of several the lowest)."""
+    """Return the row nearest to the median among those of the most frequent class (the lowest if tied)."""
     order, starts = _released_groups(labels)
     eligible = np.ones(table.n_rows, bool)
     if classes is not None:
@@ -209,7 +209,7 @@ def _majority_rows(table: Table, labels: np.ndarray, classes: np.ndarray | None)
         at, found, counts = grouping.tally(classes, order, starts, everyone, int(classes.max(initial=0)) + 1)
         most = np.maximum.reduceat(counts, at[:-1]).repeat(np.diff(at))
         group = np.arange(len(starts) - 1).repeat(np.diff(at))
-        # From the last to the first, so that the lowest of several classes is written last.
+        # From the last to the first, so that the lowest of tied classes is written last.
         majority = np.full(len(starts), -1)
         majority[group[counts == most][::-1]] = found[counts == most][::-1]
         eligible = classes == majority[labels]
@@ -217,7 +217,7 @@ def _majority_rows(table: Table, labels: np.ndarray, classes: np.ndarray | None)
 
 
 def _drawn_rows(table: Table, labels: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
-    """One row a group; rows are first put in order of their content, so that the draw ignores that of the table."""
+    """Draw one row per group; rows are first sorted by content, so that the draw ignores the order of the table."""
     random = random if random is not None else np.random.default_rng(0)
     order = np.lexsort((*table.codes.T[::-1], labels))[np.count_nonzero(labels < 0) :]
     sizes = np.bincount(labels[order])
@@ -226,7 +226,7 @@ def _drawn_rows(table: Table, labels: np.ndarray, random: np.random.Generator | 
 
 
 def _centers(table: Table, labels: np.ndarray, *, means: bool) -> dict[str, Recoded]:
-    """Each attribute on its own: the median, or the mean of a number; else the most frequent value."""
+    """Recode each attribute separately: the median, or the mean of a number; else the most frequent value."""
     order, starts = _released_groups(labels)
     center = kernel.centers(table.codes, order, starts, measure_geometry(table))
     recoded = {}
@@ -241,7 +241,7 @@ def _centers(table: Table, labels: np.ndarray, *, means: bool) -> dict[str, Reco
 
 
 def _mean_values(column: Column, labels: np.ndarray, n_groups: int) -> list[Any]:
-    """The mean of the values of each group that are not missing; a group that is missing throughout stays so."""
+    """Return the mean of the present values of each group; None if all are missing."""
     total, count = np.zeros(n_groups), np.zeros(n_groups)
     kernel.mean_positions(column.codes, labels, column.positions, column.missing, total, count)
     means = total / np.maximum(count, 1)
@@ -251,13 +251,13 @@ def _mean_values(column: Column, labels: np.ndarray, n_groups: int) -> list[Any]
 
 
 def _released_groups(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows by group and where each group starts, without the suppressed rows."""
+    """Return the rows by group and the start of each group, without the suppressed rows."""
     order, starts = group_members(labels)
     return order, starts[: int(labels.max(initial=-1)) + 2]
 
 
 def build_groups(frame: nw.DataFrame[Any], recoded: dict[str, Recoded]) -> nw.DataFrame[Any]:
-    """The released rows, one a group, in the library of the frame."""
+    """Return the released rows, one per group, in the library of the frame."""
     first = next(iter(recoded.values())).rows
     if first is not None and all(column.rows is first for column in recoded.values()):
         return nw.maybe_reset_index(frames.take_rows(frame.select(list(recoded)), first))
@@ -279,10 +279,10 @@ def release_frame(
     *,
     as_names: bool = False,
 ) -> nw.DataFrame[Any]:
-    """``groups[labels]`` beside the columns that are released as they are; identifiers are left out.
+    """Return ``groups[labels]`` with the columns that are released as they are, without identifiers.
 
-    Suppressed rows are released as the top: ``*`` where a column is text by now, else missing. Texts of groups are
-    given as names where that is asked for.
+    Suppressed rows are released as the top: ``*`` if a column is text after recoding, else missing. ``as_names``
+    converts the texts of groups to names, which polars writes faster.
     """
     suppressed = labels < 0
     if suppressed.any():
@@ -293,7 +293,7 @@ def release_frame(
 
 
 def _with_top(groups: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    """One more group behind the others, for rows that are suppressed."""
+    """Append one more group, for suppressed rows."""
     n = len(groups)
     more = frames.take_rows(groups, np.append(np.arange(n), 0))
     return frames.side_by_side({name: frames.blank(more[name], np.arange(n + 1) == n, TOP) for name in more.columns})

@@ -1,4 +1,4 @@
-"""Suppress outliers: a few rows whose absence lets many others be released more exactly."""
+"""Suppress outliers: a few rows whose removal lets many others be released more precisely."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from shoal.partition.geometry import group_members, measure_geometry
 def trim(table: Table, labels: np.ndarray, guard: Guard, smallest: int, limit: float, *, sets: bool) -> np.ndarray:
     """Suppress rows of extreme values, those that gain most first, up to a share ``limit`` of the released rows.
 
-    The suppressed rows are released alike too, so they must be a group in their own right: if they are fewer than
-    ``smallest``, or break a rule of the guard, nothing is suppressed.
+    The suppressed rows are released alike too, so they must be a valid group themselves: if they are fewer than
+    ``smallest``, or violate a rule of the guard, nothing is suppressed.
     """
     geometry = measure_geometry(table, sets=sets)
     order, starts = group_members(labels)

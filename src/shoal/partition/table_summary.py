@@ -1,8 +1,8 @@
-"""A table that is released part by part: what the release of a part must know of the whole.
+"""Summary of a whole table for the release of its parts.
 
-Ranges are judged by the width of the whole column, names are numbered by how frequent they are in all rows, and groups
-are compared with how sensitive values are distributed among all rows. With that, parts are released as the whole table
-would be, but for groups that lie in two of them.
+Ranges are measured by the width of the whole column, nominal values are numbered by their frequency in all rows, and
+groups are compared with the distribution of sensitive values among all rows. With that, parts are released as the whole
+table would be, except for groups that lie in two of them.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from shoal.privacy.rules import truth_of
 
 
 class ColumnSummary(NamedTuple):
-    """What there is in a column of the whole table."""
+    """The distinct values of a column of the whole table."""
 
     values: nw.Series[Any]
-    """Every distinct value once, the missing one too; of plain numbers the lowest and the highest are enough."""
+    """Every distinct value once, including the missing one; of plain numbers the lowest and the highest suffice."""
     rows: np.ndarray
-    """Rows that have each of them."""
+    """Number of rows with each of them."""
 
 
 class SpelledValues(NamedTuple):
-    """How values are written in a table, which may be otherwise than in a vocabulary: "9" and "9.0" are one number."""
+    """Values as written in a table, which may differ from those of a vocabulary: "9" and "9.0" are one number."""
 
     values: list[Any]
     codes: np.ndarray
 
 
 class TableSummary(NamedTuple):
-    """What is known of a whole table, of which only some rows are at hand at a time."""
+    """Summary of a whole table, of which only some rows are available at a time."""
 
     quasi: dict[str, Column]
     sensitive: dict[str, Column]
     """Vocabularies without rows; of a plain number only the ends."""
     n_rows: int
     member_of: str | None = None
-    """The column that says which rows are released, where some are not: only of these sensitive values are known."""
+    """The column that marks the released rows, if some are not released: only their sensitive values are known."""
     spelt: Mapping[str, SpelledValues] | None = None
-    """All values of quasi-identifiers that are no plain numbers; only who cuts the table needs them."""
+    """All values of quasi-identifiers that are not plain numbers; only needed to cut the table."""
 
     @classmethod
     def of(
@@ -60,7 +60,7 @@ class TableSummary(NamedTuple):
         missing: Missing = "value",
         member_of: str | None = None,
     ) -> TableSummary:
-        """Put together what there is in each quasi-identifier and sensitive attribute."""
+        """Combine the summaries of all quasi-identifiers and sensitive attributes."""
         found = {one.name: _encoded(one, seen[one.name], missing) for one in (*schema.quasi, *schema.sensitive)}
         quasi, sensitive = (
             {one.name: _vocabulary(found[one.name], seen[one.name].rows) for one in some}
@@ -75,7 +75,7 @@ class TableSummary(NamedTuple):
 
     @property
     def dates(self) -> set[str]:
-        """Quasi-identifiers that are dates, in whatever way these are written."""
+        """Quasi-identifiers that are dates, in any notation."""
         return {name for name, column in self.quasi.items() if column.content == "date"}
 
     def encode(self, frame: nw.DataFrame[Any], schema: Schema, extra: Iterable[str] = ()) -> Table:
@@ -88,7 +88,7 @@ class TableSummary(NamedTuple):
 
         def encoded(name: str) -> Column:
             if members is not None and name in self.sensitive:
-                # What others have is counted nowhere, and may be anything.
+                # The values of other rows are not counted, and may be anything.
                 codes = np.zeros(len(frame), np.int64)
                 codes[members] = encode_like(frames.take(frame[name], np.flatnonzero(members)), known[name])
                 return replace(known[name], codes=codes.astype(frames.smallest_unsigned(max(known[name].n_values, 1))))
@@ -110,7 +110,7 @@ def _members_of(frame: nw.DataFrame[Any], member_of: str) -> np.ndarray:
 
 
 def is_plain_number(attribute: Attribute) -> bool:
-    """Whether of an attribute only the ends must be known."""
+    """Return True if only the ends of an attribute must be known."""
     return attribute.kind == "numeric" and attribute.hierarchy is None
 
 
@@ -126,7 +126,7 @@ def _encoded(attribute: Attribute, seen: ColumnSummary, missing: Missing) -> Col
 
 
 def _vocabulary(column: Column, seen: np.ndarray) -> Column:
-    """A column without rows."""
+    """Return a column without rows."""
     if column.attribute.role == "quasi" and is_plain_number(column.attribute):
         return _without_middle(column)
     rows = np.bincount(column.codes, seen, column.n_values)
