@@ -28,6 +28,7 @@ from shoal.datasets import make_census
 from shoal.errors import ShoalError
 from shoal.evaluation.plan import plan_models
 from shoal.evaluation.store import fingerprint
+from shoal.jobs.release import make_anonymizer
 from shoal.jobs.evaluate import Evaluation
 from shoal.models import features, read_target
 
@@ -195,14 +196,14 @@ def test_options_go_to_every_method(monkeypatch):
 
 
 def spy_on_anonymize(monkeypatch):
-    """What anonymize is called with from now on."""
+    """Collect the calls that make anonymizers."""
     passed = []
 
     def spy(*args, **options):
         passed.append((args, options))
-        return anonymize(*args, **options)
+        return make_anonymizer(*args, **options)
 
-    monkeypatch.setattr("shoal.jobs.evaluate.anonymize", spy)
+    monkeypatch.setattr("shoal.jobs.evaluate.make_anonymizer", spy)
     return passed
 
 

@@ -68,7 +68,7 @@ def written_in_memory(source, out, constraints, marks, kind):
     names = [one.name for one in SCHEMA if one.role in ("quasi", "sensitive")]
     anonymizer = make_anonymizer("mondrian", SCHEMA, 5, constraints=constraints)
     seen = files.mark_missing(raw, marks, names)
-    release, _ = release_table(anonymizer, "mondrian", seen, texts=raw, missing_marks=marks)
+    release = release_table(anonymizer, "mondrian", seen, texts=raw, missing_marks=marks).release
     getattr(release, f"to_{kind}")(out)
     return release
 
@@ -111,9 +111,9 @@ def test_several_marks_in_a_sensitive_column_are_one_value_in_the_file(tmp_path)
     schema = Schema([Attribute("age"), Attribute("ill", "sensitive", "nominal")])
     raw = files.read_table(tmp_path / "people.csv", typed=False)
     anonymizer = make_anonymizer("mondrian", schema, 5, constraints=[TCloseness(0.1)])
-    release, _ = release_table(
+    release = release_table(
         anonymizer, "mondrian", files.mark_missing(raw, MARKS, ["ill"]), texts=raw, missing_marks=MARKS
-    )
+    ).release
     release.to_csv(tmp_path / "out.csv")
     found = check(files.read_table(tmp_path / "out.csv", typed=False), schema, [TCloseness(0.1)])
     assert found.holds

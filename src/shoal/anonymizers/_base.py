@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shoal._kernels.guard import Guard
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame, group_rows
 from shoal.data.schema import Attribute, Schema, require_schema
 from shoal.data.table import Missing, Table, encode, encode_like, restrict, take_rows
 from shoal.errors import DataError, GuaranteeError, ShoalError
@@ -36,7 +37,7 @@ from shoal.privacy.rules import largest_k, make_guard, membership, released_rows
 class PartitionInput(NamedTuple):
     """Rows that are to be released, and what must hold on them."""
 
-    frame: nw.DataFrame[Any]
+    rows: FactoredFrame
     table: Table
     members: np.ndarray | None
     """Which rows are released, if only some are."""
@@ -50,7 +51,7 @@ def part_of(job: PartitionInput, rows: np.ndarray) -> PartitionInput:
     """Some rows as if they were all, to be parted into as many groups as the whole table will be."""
     table = take_rows(job.table, rows)
     return job._replace(
-        frame=job.frame[rows],
+        rows=job.rows.take(rows),
         table=table,
         members=None if job.members is None else job.members[rows],
         guard=make_guard(job.constraints, table),
@@ -110,7 +111,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Partition the rows and decide what each group is released as."""
-        self._fit(self._open(X, reset=True), y)
+        self._fit(FactoredFrame.of(self._open(X, reset=True)), y)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -145,7 +146,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._summary, self._row_counts = summary, weights
         frame = self._open(X, reset=True)
-        table = self._fit(frame, y)
+        table = self._fit(X if isinstance(X, FactoredFrame) else FactoredFrame.of(frame), y)
         released = release_frame(frame, self.schema_, self._groups, self.labels_, as_names=as_names)
         return ReleasedRows(released, table, self.labels_, self._handed_over(self._groups))
 
@@ -189,7 +190,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Release other rows than were fitted, as :meth:`anonymize` does."""
         self._require_rows()
         frame = self._open(X, reset=False)
-        job = self._make_job(frame)
+        job = self._make_job(FactoredFrame.of(frame))
         codes = [encode_like(frame[column.name], column, unseen="last") for column in self._columns]
         placed = self._place(np.column_stack(codes))
         labels = settle(self._cuts_in_use(), placed, job.smallest, asked_of(job.guard))
@@ -276,13 +277,13 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "labels_")
         return self._groups.to_native()
 
-    def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
+    def _fit(self, rows: FactoredFrame, y: Any) -> Table:
         self._check_parameters()
         self._forgot = False
-        self.schema_ = self.schema if self.schema is not None else _every_column_quasi(frame)
+        self.schema_ = self.schema if self.schema is not None else _every_column_quasi(rows.frame)
         targets = frozenset(attribute.name for attribute in self.schema_.target)
-        self._absent = targets.difference(frame.columns) if y is not None else frozenset()
-        job = self._make_job(frame)
+        self._absent = targets.difference(rows.columns) if y is not None else frozenset()
+        job = self._make_job(rows)
         target = self._look_at_target(job, y)
         labels = self._partition(job.table, job.guard, job.smallest, target)
         classes = self._classes_of(job, y, target)
@@ -293,17 +294,17 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._columns = [replace(column, codes=column.codes[:0]) for column in job.table.quasi]
         return job.table
 
-    def _make_job(self, frame: nw.DataFrame[Any]) -> PartitionInput:
+    def _make_job(self, rows: FactoredFrame) -> PartitionInput:
         """Encode the rows and see that what is asked for can be reached at all."""
         constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
         described = Schema(attribute for attribute in self.schema_ if attribute.name not in self._absent)
-        table, members = _encode(frame, described, constraints, self.missing, self._summary)
+        table, members = _encode(rows, described, constraints, self.missing, self._summary)
         table = replace(table, weights=self._row_counts)
         guard = make_guard(constraints, table)
         # Rows that are not released make a group larger than its released part, so only the guard can count them.
         smallest = largest_k(constraints) if members is None else 1
         require_whole_table(constraints, table, members, smallest)
-        return PartitionInput(frame, table, members, constraints, guard, smallest)
+        return PartitionInput(rows, table, members, constraints, guard, smallest)
 
     def _look_at_target(self, job: PartitionInput, y: Any) -> Any:
         """What the partition is told of the target."""
@@ -318,7 +319,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "recoding='majority' asks for the class of each row that is released: give the schema a target, or "
                 "pass y for these rows (fit learns from one table, anonymize(X, y) releases another)."
             )
-        values = read_labels(read_target(job.frame, self.schema_) if y is None else y, job.table.n_rows)
+        values = read_labels(read_target(job.rows, self.schema_) if y is None else y, job.table.n_rows)
         if values.ndim == 2:
             return values.argmax(axis=1).astype(np.int32)
         classes = guide_from_values(values, regression=False).classes
@@ -340,7 +341,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             recoded = recode_as_nodes(job.table, labels, nodes)
         else:
             recoded = recode(job.table, labels, recoding, job.members, random, classes)
-        groups = build_groups(job.frame, recoded)
+        groups = build_groups(job.rows.frame, recoded)
         require_released_groups(job, labels, groups)
         return labels, groups
 
@@ -393,7 +394,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if reset:
                 self._names = [f"x{j}" for j in range(array.shape[1])]
             return frames.from_array(_numbers_if_possible(array), self._names)
-        frame = frames.open_frame(X)
+        frame = X.frame if isinstance(X, FactoredFrame) else frames.open_frame(X)
         frames.require_rows(frame)
         if reset:
             self._names = list(frame.columns)
@@ -418,7 +419,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _encode(
-    frame: nw.DataFrame[Any],
+    rows: FactoredFrame,
     schema: Schema,
     constraints: Sequence[PrivacyModel],
     missing: Missing,
@@ -428,9 +429,9 @@ def _encode(
     member_of = membership(constraints)
     extra = () if member_of is None else (member_of,)
     if whole is None:
-        table = encode(frame, schema, missing=missing, extra=extra)
+        table = encode(rows, schema, missing=missing, extra=extra)
     else:
-        table = whole.encode(frame, schema, extra)
+        table = whole.encode(rows.frame, schema, extra)
     if member_of is None:
         return table, None
     members = released_rows(table, member_of) != 0
@@ -466,7 +467,7 @@ def require_released_groups(job: PartitionInput, labels: np.ndarray, groups: nw.
     """
     merged = labels
     if len(job.constraints) > 1:
-        merged = np.append(frames.group_rows(groups, groups.columns), -1)[labels]
+        merged = np.append(group_rows(groups, groups.columns), -1)[labels]
     looked_at = job.table.sensitive if len(job.constraints) > 1 else ()
     counts = count_groups(merged, looked_at, job.members, job.table.weights)
     for constraint in job.constraints:

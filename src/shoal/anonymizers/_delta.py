@@ -10,6 +10,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal.data import frames
+from shoal.data.factored import group_rows
 from shoal.data.files import write_table
 from shoal.data.schema import Schema
 from shoal.data.table import Table, encode_column
@@ -82,7 +83,7 @@ def handed_out(
 def same_values(one: nw.DataFrame[Any], two: nw.DataFrame[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Numbers for the rows of two frames, alike where the rows are equal as released."""
     both = nw.concat(_same_types([one, two]), how="vertical")
-    numbers = frames.group_rows(both, both.columns)
+    numbers = group_rows(both, both.columns)
     return numbers[: len(one)], numbers[len(one) :]
 
 

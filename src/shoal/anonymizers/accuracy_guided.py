@@ -30,10 +30,12 @@ from shoal.anonymizers._search import (
     search,
     search_folds,
 )
+from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema
 from shoal.data.table import Missing, Table
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
 from shoal.models import features, make_model, read_target
+from shoal.models.estimators import takes_factors
 from shoal.models.guides import (
     MOST_CLASSES,
     Guide,
@@ -52,7 +54,7 @@ from shoal.models.guides import (
 )
 from shoal.partition.binned_trees import CRITERIA, FORMS
 from shoal.partition.cut_tree import Cuts, count_threads
-from shoal.partition.recoding import RECODINGS, build_groups, recode, release_frame
+from shoal.partition.recoding import RECODINGS, recode, released_rows
 from shoal.privacy.models import PrivacyModel
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, 0.15, "mondrian")
@@ -220,7 +222,7 @@ class AccuracyGuided(Anonymizer):
             raise DataError(f"The model predicts numbers, but {where} holds {found!r}: pass numbers, or a classifier.")
         no_training = self.model is None and self._asked_guide() in (0, "hard", "mondrian")
         with nullcontext() if no_training else _while_models_train():
-            plan = self._make_plan(job, self._input(job.frame), known, regression)
+            plan = self._make_plan(job, self._input(job.rows), known, regression)
         self.guide_ = plan.choice
         self.recoding_ = plan.recoding if self.recoding == "auto" else self.recoding
         return plan
@@ -252,7 +254,7 @@ class AccuracyGuided(Anonymizer):
         stand_in = make_model("boosting", self.schema_, None, "regression" if regression else "classification")
         model = self.model
         if model is None and labels is not None:
-            model, given = stand_in, given._replace(as_array=False)
+            model, given = stand_in, given._replace(as_array=False, as_factors=True)
         if labels is None and known is not None and needs_training(model):
             self._require_classes(known, regression)
             model = None
@@ -266,7 +268,7 @@ class AccuracyGuided(Anonymizer):
         asking = [(model, given)]
         if self.second_opinion and name_of(model) != name_of(stand_in):
             # The model may have been made for some of the columns; the stand-in is made for all.
-            asking.append((stand_in, ModelInput(job.frame, self._features_of(job.frame), False)))
+            asking.append((stand_in, ModelInput(job.rows, self._features_of(job.rows), as_factors=True)))
         guide = guide_out_of_fold(
             asking,
             labels,
@@ -293,7 +295,7 @@ class AccuracyGuided(Anonymizer):
         """What is known of each row: ``y``, or the schema's target if the table has it."""
         if y is not None:
             return read_labels(y, job.table.n_rows)
-        return self._target_of(job.frame)
+        return self._target_of(job.rows)
 
     def _regresses(self, known: np.ndarray | None) -> bool:
         """Whether numbers are predicted: as the model says, else the schema, else what is known of the rows."""
@@ -315,23 +317,23 @@ class AccuracyGuided(Anonymizer):
                 f"{known[0].item()!r}: pass a regressor, or classes."
             )
 
-    def _features_of(self, frame: nw.DataFrame[Any]) -> list[str]:
+    def _features_of(self, frame: Any) -> list[str]:
         return [name for name in features(self.schema_) if name in frame.columns]
 
-    def _input(self, frame: nw.DataFrame[Any]) -> ModelInput:
-        names = self._features_of(frame)
+    def _input(self, rows: FactoredFrame) -> ModelInput:
+        names = self._features_of(rows)
         wanted = getattr(self.model, "feature_names_in_", None)
         if wanted is not None and not self._from_array:
             never_released = {attribute.name for attribute in self.schema_.identifiers}
             for name in wanted:
-                if name not in frame.columns:
+                if name not in rows.columns:
                     raise ShoalError(f"The model sees a column {name!r} that the table does not have: add it.")
                 if name in never_released and can_retrain(self.model) and self._asked_guide() == "auto":
                     raise ShoalError(
                         f"The model was trained on {name!r}, an identifier, which is never released: train it without."
                     )
             names = list(wanted)
-        return ModelInput(frame, names, self._from_array)
+        return ModelInput(rows, names, self._from_array, takes_factors(self.model) and not self._from_array)
 
     def _hard_guide(self, given: ModelInput, known: np.ndarray | None, regression: bool) -> Guide:
         if self.model is None:
@@ -387,9 +389,9 @@ class AccuracyGuided(Anonymizer):
 
         def on_all(candidate: Candidate) -> float:
             released = self._try_release(job, plan_of(candidate), codes)
-            return train_and_score(None if released is None else released[some], some, some)
+            return train_and_score(None if released is None else released.take(some), some, some)
 
-        def train_and_score(released: nw.DataFrame[Any] | None, known: np.ndarray, held_out: np.ndarray) -> float:
+        def train_and_score(released: FactoredFrame | None, known: np.ndarray, held_out: np.ndarray) -> float:
             if released is None:
                 return -np.inf
             try:
@@ -416,14 +418,14 @@ class AccuracyGuided(Anonymizer):
             return Plan(guide, SAFE_CHOICE)
         return plan_of(Candidate(best.guide, best.recoding))
 
-    def _try_release(self, job: PartitionInput, plan: Plan, classes: np.ndarray) -> nw.DataFrame[Any] | None:
+    def _try_release(self, job: PartitionInput, plan: Plan, classes: np.ndarray) -> FactoredFrame | None:
         """What rows would be released as, where that can be; nothing is suppressed."""
         try:
             labels = self._group(job.table, job.guard, job.smallest, plan, n_threads=1).labels
         except GuaranteeError:
             return None
         recoded = recode(job.table, labels, plan.recoding, job.members, np.random.default_rng(0), classes)
-        return release_frame(job.frame, self.schema_, build_groups(job.frame, recoded), labels)
+        return released_rows(job.rows, self.schema_, recoded, labels)
 
     def _score(self, model: Any, seen: Any, y: np.ndarray) -> float:
         if self.scoring is None:
@@ -472,14 +474,15 @@ class AccuracyGuided(Anonymizer):
         """The model, and if asked for a second one, trained on a sample."""
         regression = self._regresses(labels)
         stand_in = make_model("boosting", self.schema_, self._seed, "regression" if regression else "classification")
-        asked = [] if self.model is None else [(self.model, self._input(sample))]
+        table = FactoredFrame.of(sample)
+        asked = [] if self.model is None else [(self.model, self._input(table))]
         if not asked or (self.second_opinion and name_of(self.model) != name_of(stand_in)):
-            asked.append((stand_in, ModelInput(sample, self._features_of(sample), False)))
+            asked.append((stand_in, ModelInput(table, self._features_of(table), as_factors=True)))
         with _while_models_train():
             models = [self._train(model, given.take(), labels) for model, given in asked]
         return Trained(models, [(given.names, given.as_array) for _, given in asked])
 
-    def _target_of(self, frame: nw.DataFrame[Any]) -> np.ndarray | None:
+    def _target_of(self, frame: Any) -> np.ndarray | None:
         target = self.schema_.target
         there = len(target) == 1 and target[0].name in frame.columns
         return read_target(frame, self.schema_) if there else None

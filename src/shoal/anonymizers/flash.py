@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +16,7 @@ from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer, PartitionInput, check_whole
 from shoal.anonymizers._full_domain import CELL_LOSSES, LOSSES, FullDomain
 from shoal.anonymizers._stepwise import Recoding, Step, loss_of, recode_stepwise
+from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema
 from shoal.data.table import Missing, Table
 from shoal.errors import ShoalError
@@ -151,8 +151,8 @@ class Flash(Anonymizer):
         self.most_checked = most_checked
         self.time_limit = time_limit
 
-    def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
-        table = super()._fit(frame, y)
+    def _fit(self, rows: FactoredFrame, y: Any) -> Table:
+        table = super()._fit(rows, y)
         # A row is placed in a group only if its nodes are the group's, so it never lies outside.
         self._reach = None
         return table

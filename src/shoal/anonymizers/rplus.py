@@ -32,6 +32,7 @@ from shoal.anonymizers._incremental import (
     require_enough,
 )
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema
 from shoal.data.table import TOP, Missing, Table
 from shoal.data.vocabulary import Vocabulary, key_tables
@@ -240,13 +241,13 @@ class RPlusTree(Anonymizer):
         grouping.label_rows(task.rows.order, leaf_starts, labels)
         return labels
 
-    def _fit(self, frame: nw.DataFrame[Any], y: Any) -> Table:
-        table = super()._fit(frame, y)
+    def _fit(self, rows: FactoredFrame, y: Any) -> Table:
+        table = super()._fit(rows, y)
         self._stale, self._fitted = False, self._asked()
         # Row labels of pandas can name people, as identifiers do.
-        rows = nw.maybe_reset_index(frame.drop([attribute.name for attribute in self.schema_.identifiers]))
+        kept = nw.maybe_reset_index(rows.frame.drop([attribute.name for attribute in self.schema_.identifiers]))
         # Others may write into an array later.
-        self._frame = frames.take_rows(rows, np.arange(len(rows))) if self._from_array else rows
+        self._frame = frames.take_rows(kept, np.arange(len(kept))) if self._from_array else kept
         return table
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
@@ -343,7 +344,7 @@ class RPlusTree(Anonymizer):
     ) -> nw.DataFrame[Any]:
         random = random_source(self.random_state) if self.recoding == "sample" else None
         guard = make_guard((), table)
-        classes = self._classes_of(PartitionInput(frame, table, members, (), guard, 1), None)
+        classes = self._classes_of(PartitionInput(FactoredFrame.of(frame), table, members, (), guard, 1), None)
         return build_groups(frame, recode(table, labels, self.recoding, members, random, classes))
 
     def _require_kept(self, change: Change, judge: GroupRulesCheck) -> None:
@@ -352,7 +353,9 @@ class RPlusTree(Anonymizer):
             rows, groups, labels = change.whole(judge.places)
             table, members = judge.rules.table(rows)
             guard = make_guard((), table)
-            job = PartitionInput(rows, table, members, judge.rules.constraints, guard, judge.rules.smallest)
+            job = PartitionInput(
+                FactoredFrame.of(rows), table, members, judge.rules.constraints, guard, judge.rules.smallest
+            )
             require_released_groups(job, labels, groups)
             return
         broken = broken_rule(judge.rules, change.frame, change.labels)

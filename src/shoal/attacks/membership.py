@@ -20,6 +20,7 @@ from shoal.attacks.references import References
 from shoal.attacks.results import AttackResult, best_threshold, judge_two_groups
 from shoal.attacks.trees import quick
 from shoal.data import frames
+from shoal.data.factored import group_rows
 from shoal.errors import DataError, ShoalError
 
 FEWEST_ROWS = 20
@@ -366,7 +367,7 @@ def _count_overlap(rows: Any, labels: np.ndarray, n_members: int) -> int:
     """Controls that equal a member in every value and the label."""
     if frames.is_frame(rows):
         opened = frames.open_frame(rows)
-        alike = frames.group_rows(opened, opened.columns)
+        alike = group_rows(opened, opened.columns)
     elif rows.dtype.kind in "biuf":
         alike = groups.group_rows((rows.astype(float) + 0.0).view(np.uint64))[0]
     else:

@@ -182,7 +182,7 @@ def anonymize(
             method, described, k, constraints=asked, recoding=recoding, suppression=suppress, missing=missing,
             random_state=seed, **options,
         )  # fmt: skip
-        release, encoded = release_table(
+        release, encoded, _ = release_table(
             anonymizer, method, frame, y, learn_from=others, texts=raw, missing_marks=reading.marks
         )
         before = risk_before(encoded, asked)

@@ -58,7 +58,7 @@ def is_frame(data: Any) -> bool:
     return hasattr(data, "columns") or hasattr(data, "column_names")
 
 
-def require_rows(frame: nw.DataFrame[Any]) -> None:
+def require_rows(frame: Any) -> None:
     """Refuse a frame without rows or columns."""
     if not frame.columns:
         raise DataError("The frame has no columns: pass a table with at least one column.")
@@ -103,18 +103,6 @@ def content_of(series: nw.Series[Any]) -> Content:
         f"Column {series.name!r} is of type {dtype}, which cannot be used: "
         "convert it to plain numbers, dates or text first."
     )
-
-
-def group_rows(frame: nw.DataFrame[Any], names: Sequence[str]) -> np.ndarray:
-    """Assign equal numbers to rows with equal values in these columns; missing values are equal."""
-    factors = in_threads(lambda name: factorize(frame[name]), names, len(frame))
-    dtype = smallest_unsigned(max(len(factor.values) for factor in factors) + 1)
-    codes = np.empty((len(frame), len(names)), dtype)
-    for j, factor in enumerate(factors):
-        # The missing value takes the number after all others.
-        groups.fill_missing(factor.codes, len(factor.values), codes[:, j])
-    labels: np.ndarray = groups.group_rows(codes)[0]
-    return labels
 
 
 def in_threads(function: Callable[[str], Result], names: Sequence[str], n_rows: int) -> list[Result]:

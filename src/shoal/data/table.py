@@ -17,6 +17,7 @@ import numpy as np
 
 from shoal._kernels import groups
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.frames import Factor, smallest_unsigned
 from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.data.schema import Attribute, Recipe, Schema
@@ -116,21 +117,31 @@ def encode(frame: Any, schema: Schema, *, missing: Missing = "value", extra: Ite
     """
     if missing not in ("value", "error"):
         raise DataError(f"missing={missing!r} is unknown: choose 'value' (a value of its own) or 'error' (refuse).")
-    opened = frames.open_frame(frame)
-    frames.require_rows(opened)
-    require_same_columns(opened.columns, schema)
+    factored = FactoredFrame.of(frame)
+    frames.require_rows(factored)
+    require_same_columns(factored.columns, schema)
     require_quasi(schema)
     named = set(extra)
     wanted = [a.name for a in schema if a.role in ("quasi", "sensitive") or a.name in named]
-    encoded = frames.in_threads(lambda name: encode_column(opened[name], schema[name], missing), wanted, len(opened))
-    return Table(dict(zip(wanted, encoded, strict=True)), schema, len(opened))
+
+    def encoded(name: str) -> Column:
+        return encode_factor(factored.factor(name), schema[name], missing)
+
+    columns = frames.in_threads(encoded, wanted, len(factored))
+    return Table(dict(zip(wanted, columns, strict=True)), schema, len(factored))
 
 
 def encode_column(
     series: nw.Series[Any], attribute: Attribute, missing: Missing = "value", weights: np.ndarray | None = None
 ) -> Column:
     """Encode a column by its attribute's kind; ``weights`` are the rows of the table that each row stands for."""
-    factor = frames.factorize(series)
+    return encode_factor(frames.factorize(series), attribute, missing, weights)
+
+
+def encode_factor(
+    factor: Factor, attribute: Attribute, missing: Missing = "value", weights: np.ndarray | None = None
+) -> Column:
+    """Encode a column, given its codes and distinct values."""
     is_missing = factor.codes < 0
     if missing == "error" and is_missing.any():
         row, n = int(np.argmax(is_missing)), int(is_missing.sum())

@@ -22,6 +22,7 @@ from sklearn.base import clone
 
 from shoal.anonymizers import Anonymizer
 from shoal.data import frames
+from shoal.data.factored import group_rows
 from shoal.data.table import Column, Table, encode_like
 from shoal.engines.base import CoarseTree, Engine, LeafTally, SplitTest, look_at
 from shoal.errors import GuaranteeError
@@ -228,7 +229,7 @@ def _plain(value: Any) -> Any:
 def many_alike(sample: nw.DataFrame[Any], whole: TableSummary, many: float) -> list[dict[str, Any]]:
     """Values of rows that are alike in all quasi-identifiers and more than ``many`` in the sample."""
     names = list(whole.quasi)
-    labels = frames.group_rows(sample, names)
+    labels = group_rows(sample, names)
     rows_with = np.bincount(labels)
     found = []
     for label in np.flatnonzero(rows_with > max(many, 1)):

@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from shoal.anonymizers import Anonymizer
 from shoal.data import enums, frames
+from shoal.data.factored import group_rows
 from shoal.data.files import restore_texts
 from shoal.data.schema import Schema
 from shoal.data.table import TOP, Table
@@ -79,7 +80,7 @@ def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: b
 
 def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table, members: np.ndarray | None) -> None:
     """Count once more, from the released values: nothing leaves a fragment that breaks what was asked for."""
-    labels = frames.group_rows(released, list(table.columns)[: len(table.quasi)])
+    labels = group_rows(released, list(table.columns)[: len(table.quasi)])
     counts = count_groups(labels, table.sensitive, members, table.weights)
     for constraint in (KAnonymity(method.k), *check_constraints(method.constraints)):
         if not constraint.holds(counts):

@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame, group_rows
 from shoal.data.schema import Schema
 from shoal.errors import DataError
 from shoal.evaluation.scores import score_model, split_rows
@@ -55,33 +56,33 @@ class Comparison(NamedTuple):
 
 
 class RowSplit(NamedTuple):
-    """Training rows, and test rows to compare on."""
+    """Training rows, and rows to compare on."""
 
     rows: np.ndarray
     """Positions of the training rows."""
+    train: FactoredFrame
     y: np.ndarray
-    held_out: nw.DataFrame[Any]
-    """The test rows."""
+    held_out: FactoredFrame
     truth: np.ndarray
 
 
-def part_rows(frame: nw.DataFrame[Any], schema: Schema, test: Any, test_size: float, seed: int) -> RowSplit:
+def part_rows(table: FactoredFrame, schema: Schema, test: Any, test_size: float, seed: int) -> RowSplit:
     """Hold out test rows, unless they are given."""
-    y = read_target(frame, schema)
+    y = read_target(table, schema)
     if len(np.unique(y)) < 2:
         name = target_of(schema).name
         raise DataError(f"The target {name!r} has only the value {y[0].item()!r}: there is nothing to predict.")
     if test is None:
         train, held_out = split_rows(y, task_of(schema), test_size, None, seed)
-        return RowSplit(train, y[train], frame[held_out], y[held_out])
-    opened = nw.maybe_reset_index(frames.open_frame(test))
-    frames.require_rows(opened)
+        return RowSplit(train, table.take(train), y[train], table.take(held_out), y[held_out])
+    others = FactoredFrame.of(nw.maybe_reset_index(frames.open_frame(test)))
+    frames.require_rows(others)
     for name in (*features(schema), target_of(schema).name):
-        if name not in opened.columns:
+        if name not in others.columns:
             raise DataError(f"Column {name!r} is missing from the test rows: add it.")
-    truth = _classes_like(y, read_target(opened, schema), target_of(schema).name)
-    _warn_of_seen_rows(frame, opened, schema)
-    return RowSplit(np.arange(len(frame)), y, opened, truth)
+    truth = _classes_like(y, read_target(others, schema), target_of(schema).name)
+    _warn_of_seen_rows(table.frame, others.frame, schema)
+    return RowSplit(np.arange(len(table)), table, y, others, truth)
 
 
 def _warn_of_seen_rows(train: nw.DataFrame[Any], test: nw.DataFrame[Any], schema: Schema) -> None:
@@ -90,7 +91,7 @@ def _warn_of_seen_rows(train: nw.DataFrame[Any], test: nw.DataFrame[Any], schema
     tables = train.select(names), test.select(names)
     if train.implementation != test.implementation or tables[0].schema != tables[1].schema:
         return
-    groups = frames.group_rows(nw.concat(tables), names)
+    groups = group_rows(nw.concat(tables), names)
     if np.isin(groups[len(train) :], groups[: len(train)]).all():
         warnings.warn(
             "Every test row is also among the training rows: if they are the same people, the comparison says nothing "

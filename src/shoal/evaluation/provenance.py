@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from shoal.anonymizers import find_method
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.files import replacing
 from shoal.data.schema import Schema
 from shoal.errors import DataError
@@ -99,14 +100,14 @@ class Provenance(NamedTuple):
 
 def fingerprint(frame: Any) -> dict[str, Any]:
     """Return the number of rows, the columns and a SHA-256 of the values, which identify a table."""
-    opened = frames.open_frame(frame)
+    factored = FactoredFrame.of(frame)
     digest = hashlib.sha256()
-    for name in sorted(opened.columns):
-        factor = frames.factorize(opened[name])
+    for name in sorted(factored.columns):
+        factor = factored.factor(name)
         digest.update(name.encode())
         digest.update("\x1f".join(str(value) for value in factor.values.tolist()).encode())
         digest.update(np.ascontiguousarray(factor.codes, np.int64).tobytes())
-    return {"rows": len(opened), "columns": len(opened.columns), "sha256": digest.hexdigest()}
+    return {"rows": len(factored), "columns": len(factored.columns), "sha256": digest.hexdigest()}
 
 
 def trace(frame: Any, trained_on: np.ndarray, anonymization: Anonymization | None = None) -> Provenance:

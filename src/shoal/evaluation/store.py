@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-import narwhals.stable.v2 as nw
 import numpy as np
 import sklearn
 
 import shoal
-from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.files import require_place
 from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.data.schema import Schema
@@ -69,7 +68,7 @@ def fingerprint(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=joblib.hash).encode()).hexdigest()[:32]
 
 
-def fingerprint_of_table(frame: nw.DataFrame[Any], schema: Schema) -> str:
+def fingerprint_of_table(table: FactoredFrame, schema: Schema) -> str:
     """Return the fingerprint of a table's values and schema, whatever library holds them."""
     digest = hashlib.sha256()
     for attribute in schema:
@@ -78,7 +77,7 @@ def fingerprint_of_table(frame: nw.DataFrame[Any], schema: Schema) -> str:
         tree = attribute.hierarchy
         plan = [tree.values, tree.labels, tree.parent.tolist()] if isinstance(tree, Hierarchy) else repr(tree)
         described = [attribute.name, attribute.role, attribute.kind, attribute.weight, repr(attribute.order), plan]
-        factor = frames.factorize(frame[attribute.name])
+        factor = table.factor(attribute.name)
         texts = [plain_text(value, factor.content) for value in factor.values]
         digest.update(json.dumps([described, texts]).encode())
         digest.update(factor.codes.astype(np.int64).tobytes())

@@ -16,6 +16,7 @@ from sklearn import metrics
 from sklearn.base import clone
 
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import require_same_columns
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
@@ -23,8 +24,10 @@ from shoal.evaluation.plan import Method, plan_methods, plan_models, require_job
 from shoal.evaluation.result import TASKS, Evaluation
 from shoal.evaluation.scores import score_model, seeded, split_rows, telling_why
 from shoal.evaluation.store import CellStore, fingerprint, fingerprint_of_table
-from shoal.jobs.release import Release, anonymize
+from shoal.jobs.release import Release, ReleasedTable, make_anonymizer, release_table
 from shoal.models import features, read_target, target_of, task_of
+from shoal.models.estimators import takes_factors
+from shoal.models.guides import ModelInput
 from shoal.privacy.models import PrivacyModel, check_constraints
 
 __all__ = ["Evaluation", "evaluate"]
@@ -103,13 +106,13 @@ def evaluate(
     """
     require_schema(schema)
     require_jobs(n_jobs)
-    opened = nw.maybe_reset_index(frames.open_frame(frame))
-    frames.require_rows(opened)
-    require_same_columns(opened.columns, schema)
+    table = FactoredFrame.of(nw.maybe_reset_index(frames.open_frame(frame)))
+    frames.require_rows(table)
+    require_same_columns(table.columns, schema)
     work = _Work(
-        opened.to_native(),
+        table,
         schema,
-        read_target(opened, schema),
+        read_target(table, schema),
         plan_models(model, schema),
         plan_methods(methods, check_constraints(constraints), recoding, dict(options or {})),
         test_size,
@@ -143,7 +146,7 @@ class Cell(NamedTuple):
 class _Work:
     """What every cell needs to know; it is sent to each process."""
 
-    frame: Any
+    table: FactoredFrame
     schema: Schema
     y: np.ndarray
     models: dict[str, Any]
@@ -206,7 +209,7 @@ class _Run:
     def _fingerprint(self, cell: Cell) -> str:
         work = self.work
         if not self._data:
-            self._data = fingerprint_of_table(frames.open_frame(work.frame), work.schema)
+            self._data = fingerprint_of_table(work.table, work.schema)
         method = None if cell.method is None else work.methods[cell.method]
         try:
             return fingerprint(
@@ -237,36 +240,37 @@ def _measure(work: _Work, cells: Sequence[Cell]) -> list[tuple[Cell, dict[str, A
     """Measure the cells of a job."""
     _, method, _, seed = cells[0]
     train, test = work.split(seed)
-    opened = frames.open_frame(work.frame)
+    rows, tested = work.table.take(train), work.table.take(test)
     if method is None:
-        described, released, y = _baseline(work, train, test), opened[train], work.y[train]
+        described, released, y = _baseline(work, train, test), rows, work.y[train]
     else:
         started = time.perf_counter()
         try:
-            release = _release(work, work.methods[method], cells[0], opened[train])
+            release, _, released = _release(work, work.methods[method], cells[0], rows)
         except GuaranteeError as error:
             return [(cell, {"train_rows": len(train), "error": str(error)}) for cell in cells]
         described = _describe(release) | {"seconds_anonymize": time.perf_counter() - started}
-        released, y = frames.open_frame(release.frame), work.y[train][release.rows]
-    names = features(work.schema)
-    rows, tested = released.select(names).to_native(), opened[test].select(names).to_native()
-    return [(cell, _train(work, cell, rows, y, tested, work.y[test]) | described) for cell in cells]
+        y = work.y[train][release.rows]
+    return [(cell, _train(work, cell, released, y, tested, work.y[test]) | described) for cell in cells]
 
 
-def _release(work: _Work, method: Method, cell: Cell, frame: nw.DataFrame[Any]) -> Release:
+def _release(work: _Work, method: Method, cell: Cell, rows: FactoredFrame) -> ReleasedTable:
     model = {"model": seeded(work.models[cell.model], cell.seed)} if method.takes_model else {}
-    return anonymize(
-        frame.to_native(), work.schema, cell.k, method=method.name, random_state=cell.seed, **model, **method.options
-    )
+    how = {"random_state": cell.seed, **model, **method.options}
+    return release_table(make_anonymizer(method.name, work.schema, cell.k, **how), method.name, rows)
 
 
-def _train(work: _Work, cell: Cell, rows: Any, y: np.ndarray, tested: Any, truth: np.ndarray) -> dict[str, Any]:
+def _train(
+    work: _Work, cell: Cell, rows: FactoredFrame, y: np.ndarray, tested: FactoredFrame, truth: np.ndarray
+) -> dict[str, Any]:
     """Train the cell's model on some rows, and score it on others."""
     started = time.perf_counter()
     with telling_why(cell.model):
-        model = seeded(work.models[cell.model], cell.seed).fit(rows, y)
+        model = seeded(work.models[cell.model], cell.seed)
+        seen = ModelInput(tested, features(work.schema), as_factors=takes_factors(model))
+        model.fit(seen.of(rows), y)
         seconds = time.perf_counter() - started
-        scores = score_model(work.task, model, tested, truth)
+        scores = score_model(work.task, model, seen.take(), truth)
     return {"train_rows": len(y), **scores, "seconds_train": seconds}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from joblib import parallel_config
 
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.files import replacing
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import require_same_columns
@@ -29,10 +30,10 @@ from shoal.evaluation.comparison import (
 from shoal.evaluation.plan import plan_methods, plan_models, require_seed
 from shoal.evaluation.provenance import Anonymization, Provenance, repeatable, trace
 from shoal.evaluation.scores import seeded, telling_why
-from shoal.jobs.release import Release, anonymize
+from shoal.jobs.release import Release, make_anonymizer, release_table, risk_before
 from shoal.models import features, target_of
-from shoal.models.guides import name_of
-from shoal.privacy.checking import check
+from shoal.models.estimators import takes_factors
+from shoal.models.guides import ModelInput, name_of
 from shoal.privacy.models import PrivacyModel, check_constraints
 from shoal.privacy.risk import Risk
 from shoal.reports.report import facts as release_facts
@@ -170,30 +171,30 @@ def protect(
     """
     require_schema(schema)
     require_seed("random_state", random_state)
-    opened = nw.maybe_reset_index(frames.open_frame(frame))
-    frames.require_rows(opened)
-    require_same_columns(opened.columns, schema)
+    table = FactoredFrame.of(nw.maybe_reset_index(frames.open_frame(frame)))
+    frames.require_rows(table)
+    require_same_columns(table.columns, schema)
     label, planned = _only(plan_models(model, schema), "model")
     _, chosen = _only(plan_methods(method, check_constraints(constraints), recoding, options), "method")
-    parts = part_rows(opened, schema, test, test_size, random_state)
-    train, y, names = opened[parts.rows], parts.y, features(schema)
-    raw_rows = train.select(names).to_native()
+    parts = part_rows(table, schema, test, test_size, random_state)
+    y, by_factors = parts.y, takes_factors(planned)
+    raw_rows, seen = (
+        ModelInput(part, features(schema), as_factors=by_factors).take() for part in (parts.train, parts.held_out)
+    )
     # A model that can compute in threads does, unless it says otherwise itself: only one is trained at a time.
     in_threads = partial(parallel_config, backend="threading", n_jobs=options.get("n_jobs") or -1)
     with telling_why(label), in_threads():
         original = seeded(planned, random_state).fit(raw_rows, y)
     guided_by = {"model": original} if chosen.takes_model else {}
-    release = anonymize(
-        train.to_native(), schema, k, method=chosen.name, random_state=random_state, **guided_by, **chosen.options
-    )
-    released = frames.open_frame(release.frame).select(names).to_native()
-    seen = parts.held_out.select(names).to_native()
+    anonymizer = make_anonymizer(chosen.name, schema, k, random_state=random_state, **guided_by, **chosen.options)
+    release, encoded, rows_released = release_table(anonymizer, chosen.name, parts.train)
+    released = ModelInput(rows_released, features(schema), as_factors=by_factors).take()
     with telling_why(label), in_threads():
         retrained = seeded(planned, random_state).fit(released, y[release.rows])
         comparison = compare(original, retrained, seen, parts.truth, (raw_rows, y), (released, y[release.rows]), schema)
-    raw_risk, rows = check(train, schema).risk, parts.rows[release.rows]
+    raw_risk, rows = risk_before(encoded), parts.rows[release.rows]
     way = Anonymization(chosen.name, k, check_constraints(constraints), repeatable(chosen.options, release.findings))
-    return Protection(release, retrained, original, comparison, schema, raw_risk, rows, trace(opened, rows, way))
+    return Protection(release, retrained, original, comparison, schema, raw_risk, rows, trace(table, rows, way))
 
 
 def _only(planned: dict[str, Any], what: str) -> tuple[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from shoal._kernels import groups
 from shoal.anonymizers import Anonymizer, find_method
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.files import as_marks, restore_texts, write_table
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import Missing, Table
@@ -188,7 +189,15 @@ def anonymize(
     require_schema(schema)
     how = {"recoding": recoding, "suppression": suppression, "missing": missing, "random_state": random_state}
     anonymizer = make_anonymizer(method, schema, k, constraints=check_constraints(constraints), **how, **options)
-    return release_table(anonymizer, method, frame, y, learn_from=learn_from)[0]
+    return release_table(anonymizer, method, frame, y, learn_from=learn_from).release
+
+
+class ReleasedTable(NamedTuple):
+    """A release, the encoded table that it was made from, and the released rows with their factors."""
+
+    release: Release
+    encoded: Table
+    rows: FactoredFrame
 
 
 def release_table(
@@ -200,25 +209,27 @@ def release_table(
     learn_from: Any = None,
     texts: polars.DataFrame | None = None,
     missing_marks: Sequence[str] = (),
-) -> tuple[Release, Table]:
-    """Return the release of a table by an anonymizer, and the encoded table.
+) -> ReleasedTable:
+    """Release a table by an anonymizer, and verify the result.
 
     ``texts`` are the same rows as they were read from a file, in which ``missing_marks`` stand for missing values:
     columns that are no quasi-identifiers are released as they are there.
     """
     schema, marks = anonymizer.schema, tuple(as_marks(missing_marks))
     assert schema is not None
-    # Row labels of pandas may name people, and nobody checks them; `rows` leads back to them.
-    opened = nw.maybe_reset_index(frames.open_frame(frame))
+    factored = frame
+    if not isinstance(frame, FactoredFrame):
+        # Row labels of pandas may name people, and nobody checks them; `rows` leads back to them.
+        factored = FactoredFrame.of(nw.maybe_reset_index(frames.open_frame(frame)))
     if learn_from is None:
-        found = anonymizer.release_rows(opened, y)
+        found = anonymizer.release_rows(factored, y)
     else:
-        found = anonymizer.fit(learn_from, y).release_others(opened)
+        found = anonymizer.fit(learn_from, y).release_others(factored.frame)
     released, table, labels, _ = found
     if texts is not None:
         released = frames.open_frame(restore_texts(released.to_native(), texts, schema, marks))
     asked = (KAnonymity(anonymizer.k), *anonymizer.constraints)
-    staged = StagedFrame(frames.without_unused_categories(released), schema, np.arange(len(labels)))
+    staged = StagedFrame(FactoredFrame.of(frames.without_unused_categories(released)), schema, np.arange(len(labels)))
     checked, handed_out = verify(staged, asked, method)
     members = None if handed_out is staged else np.isin(staged.rows, handed_out.rows)
     loss = found.loss(members)
@@ -235,11 +246,11 @@ def release_table(
         parameters=parameters,
         findings=anonymizer.findings(),
         missing_marks=marks,
-        frame=handed_out.frame.to_native(),
+        frame=handed_out.table.frame.to_native(),
         labels=labels,
         rows=handed_out.rows,
     )
-    return release, table
+    return ReleasedTable(release, table, handed_out.table)
 
 
 def risk_before(table: Table, constraints: Sequence[PrivacyModel] = ()) -> Risk:
@@ -383,19 +394,19 @@ def verify(staged: AnyStaged, asked: Sequence[PrivacyModel], method: str) -> tup
 class StagedFrame(NamedTuple):
     """A released frame, and the position of each of its rows in the table that came in."""
 
-    frame: nw.DataFrame[Any]
+    table: FactoredFrame
     schema: Schema
     rows: np.ndarray
 
     def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
         """Measure every privacy model on the values of the frame."""
-        return check(self.frame, self.schema, constraints)
+        return check(self.table, self.schema, constraints)
 
     def members_only(self, member_of: str) -> StagedFrame:
         """Return the rows that are handed out, without the column that marks them."""
-        rows = np.flatnonzero(read_truths(self.frame, member_of))
-        kept = nw.maybe_reset_index(frames.take_rows(self.frame, rows).drop(member_of))
-        return self._replace(frame=frames.without_unused_categories(kept), rows=self.rows[rows])
+        rows = np.flatnonzero(read_truths(self.table, member_of))
+        kept = nw.maybe_reset_index(frames.take_rows(self.table.frame, rows).drop(member_of))
+        return self._replace(table=FactoredFrame.of(frames.without_unused_categories(kept)), rows=self.rows[rows])
 
 
 def make_anonymizer(method: str, schema: Schema, k: int, *, recoding: str | None = None, **options: Any) -> Anonymizer:

@@ -12,6 +12,7 @@ from joblib import parallel_config
 from sklearn.base import clone
 
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.files import replacing
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import require_same_columns
@@ -248,9 +249,9 @@ def train(
     require_same_columns(opened.columns, schema)
     wanted = _read_weights(sensitivity, schema)
     planned = _plan(estimator, schema, opened, options).set_params(sensitivity=wanted, random_state=random_state)
-    parts = part_rows(opened, schema, test, test_size, random_state)
+    parts = part_rows(FactoredFrame.of(opened), schema, test, test_size, random_state)
     names = features(schema)
-    rows, seen = opened[parts.rows].select(names).to_native(), parts.held_out.select(names).to_native()
+    rows, seen = (part.frame.select(names).to_native() for part in (parts.train, parts.held_out))
     search = PrivacySearchCV(
         planned,
         max_accuracy_loss=max_accuracy_loss,

@@ -15,7 +15,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.frames import Factor
 from shoal.data.table import TOP
 from shoal.data.value_text import in_number_order, parse_texts, plain_text, positions_of
@@ -81,13 +81,16 @@ class FrameEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([code.get(plain_text(value, factor.content), unknown) for value in factor.values], float)
 
     def _factors(self, X: Any) -> dict[str, Factor]:
-        opened = frames.open_frame(X)
+        factored = FactoredFrame.of(X)
         for name in self.columns:
-            if name not in opened.columns:
+            if name not in factored.columns:
                 raise DataError(f"Column {name!r} is not in the table, but the model uses it: add it.")
-        names = list(self.columns)
-        found = frames.in_threads(lambda name: frames.factorize(opened[name]), names, len(opened))
-        return dict(zip(names, found, strict=True))
+        return factored.factors(list(self.columns))
+
+
+def takes_factors(model: Any) -> bool:
+    """Return True if a model reads tables by a :class:`FrameEncoder`, which need not factorize columns again."""
+    return isinstance(model, ModelPipeline) and isinstance(model.steps[0][1], FrameEncoder)
 
 
 class ModelPipeline(Pipeline):  # type: ignore[misc]

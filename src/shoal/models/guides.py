@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier, is_regressor
@@ -19,7 +18,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.errors import DataError, ShoalError, reason
+from shoal.models.estimators import takes_factors
 
 SUREST = 0.01
 """Limit of the certainty of probabilities: a forest often outputs 0 and 1, whose logits are infinite."""
@@ -51,19 +52,23 @@ Rows = np.ndarray
 
 
 class ModelInput(NamedTuple):
-    """The columns that a model uses, in the form that it needs."""
+    """The columns that a model sees, in the form in which it takes them."""
 
-    frame: nw.DataFrame[Any]
+    table: FactoredFrame
     names: list[str]
-    as_array: bool
+    as_array: bool = False
+    as_factors: bool = False
+    """True for models that need no table, because they read its factors."""
 
     def take(self, rows: Rows | None = None) -> Any:
-        """Return the rows as a table or as an array."""
-        return self.of(self.frame if rows is None else self.frame[rows])
+        """Return the rows, as the model takes them."""
+        return self.of(self.table if rows is None else self.table.take(rows))
 
-    def of(self, frame: nw.DataFrame[Any]) -> Any:
-        """Return the model's input from another table with these columns."""
-        seen = frame.select(self.names)
+    def of(self, table: FactoredFrame) -> Any:
+        """Return another table with these columns, as the model takes it."""
+        if self.as_factors:
+            return table
+        seen = table.frame.select(self.names)
         return seen.to_numpy() if self.as_array else seen.to_native()
 
 
@@ -88,9 +93,9 @@ class Trained:
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     def _each(self, frame: Any) -> Iterator[tuple[Any, Any]]:
-        opened = frames.open_frame(frame)
+        table = FactoredFrame.of(frame)
         for model, (names, as_array) in zip(self.models, self.seen, strict=True):
-            yield model, ModelInput(opened, names, as_array).take()
+            yield model, ModelInput(table, names, as_array, takes_factors(model)).take()
 
 
 def read_labels(y: Any, n_rows: int, name: str = "y") -> np.ndarray:

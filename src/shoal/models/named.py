@@ -13,7 +13,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.frames import Factor
 from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.data.schema import Attribute, Schema, require_schema
@@ -134,10 +134,10 @@ def read_target(frame: Any, schema: Schema) -> np.ndarray:
     Classes that are whole numbers are int64, however the library stores them, and Booleans are bool; all others are
     texts, also numbers that are not whole, which scikit-learn does not accept as classes.
     """
-    target, opened = target_of(schema), frames.open_frame(frame)
-    if target.name not in opened.columns:
+    target, factored = target_of(schema), FactoredFrame.of(frame)
+    if target.name not in factored.columns:
         raise DataError(f"The target {target.name!r} is not a column of the table: add it, or fix the schema.")
-    factor = frames.factorize(opened[target.name])
+    factor = factored.factor(target.name)
     missing = factor.codes < 0
     if missing.any():
         raise DataError(

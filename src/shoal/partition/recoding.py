@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -12,6 +13,8 @@ from shoal._kernels import hierarchy as trees
 from shoal._kernels import recoding as kernel
 from shoal._kernels.geometry import LARGEST_SET, LINE, SET, TREE
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame, restrict
+from shoal.data.frames import Factor, factorize
 from shoal.data.schema import Schema
 from shoal.data.table import TOP, Column, Table
 from shoal.partition.geometry import Nodes, bounds, distinct_values, forms, group_members, measure_geometry
@@ -290,6 +293,27 @@ def release_frame(
     taken = frames.take_rows(frames.as_names(groups) if as_names else groups, labels)
     dropped = [attribute.name for attribute in schema.identifiers]
     return frames.replace_columns(frame, {name: taken[name] for name in taken.columns}).drop(dropped)
+
+
+def released_rows(
+    table: FactoredFrame, schema: Schema, recoded: dict[str, Recoded], labels: np.ndarray
+) -> FactoredFrame:
+    """Return the rows that :func:`release_frame` returns, with factors where groups have the values of rows.
+
+    No row may be suppressed.
+    """
+    rows_of = {name: column.rows[labels] for name, column in recoded.items() if column.rows is not None}
+
+    @cache
+    def frame() -> nw.DataFrame[Any]:
+        return release_frame(table.frame, schema, build_groups(table.frame, recoded), labels)
+
+    def factor(name: str) -> Factor:
+        if name in recoded and name not in rows_of:
+            return factorize(frame()[name])
+        return restrict(table.factor(name), rows_of.get(name, np.arange(len(labels))))
+
+    return FactoredFrame(frame, factor, table.columns, len(labels))
 
 
 def _with_top(groups: nw.DataFrame[Any]) -> nw.DataFrame[Any]:

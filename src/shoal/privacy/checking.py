@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal.data import frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema, require_schema
-from shoal.data.table import encode_column, require_quasi, restrict
+from shoal.data.table import encode_factor, require_quasi, restrict
 from shoal.errors import GuaranteeError, SchemaError
 from shoal.privacy.counts import Counts, count_groups
 from shoal.privacy.models import (
@@ -102,16 +102,16 @@ def check(frame: Any, schema: Schema, constraints: Sequence[PrivacyModel] = (), 
     """
     require_schema(schema)
     constraints = check_constraints(constraints)
-    opened = frames.open_frame(frame)
-    frames.require_rows(opened)
-    require_checkable(opened.columns, schema)
-    labels = frames.group_rows(opened, [attribute.name for attribute in schema.quasi])
-    columns = [encode_column(opened[attribute.name], attribute) for attribute in schema.sensitive]
+    factored = FactoredFrame.of(frame)
+    frames.require_rows(factored)
+    require_checkable(factored.columns, schema)
+    labels = factored.group_rows([attribute.name for attribute in schema.quasi])
+    columns = [encode_factor(factored.factor(attribute.name), attribute) for attribute in schema.sensitive]
     member_of = membership(constraints)
-    members = None if member_of is None else read_truths(opened, member_of)
+    members = None if member_of is None else read_truths(factored, member_of)
     if members is not None:
         columns = [restrict(column, members) for column in columns]
-    judge = Judge(schema, constraints, opened.columns, threshold=threshold)
+    judge = Judge(schema, constraints, factored.columns, threshold=threshold)
     judge.look_at(count_groups(labels, columns, members))
     return judge.result()
 
@@ -264,10 +264,10 @@ def _identity(model: PrivacyModel) -> tuple[str, str | None, str | None]:
     return model.key, model.attribute, getattr(model, "kind", None)
 
 
-def read_truths(frame: nw.DataFrame[Any], name: str) -> np.ndarray:
+def read_truths(frame: Any, name: str) -> np.ndarray:
     """Return which rows a Boolean column marks as released."""
     if name not in frame.columns:
         raise SchemaError(f"The column of released rows {name!r} is not in the table: add it or leave the model out.")
-    factor = frames.factorize(frame[name])
+    factor = FactoredFrame.of(frame).factor(name)
     values = [*factor.values, None] if (factor.codes < 0).any() else list(factor.values)
     return np.array([truth_of(value, name) for value in values])[factor.codes]

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from shoal.data import files, frames
+from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema
 from shoal.datasets import make_census
 from shoal.errors import ShoalError
@@ -181,7 +182,7 @@ def train_raw(frame: pl.DataFrame, schema: Schema, name: str, estimator: Any, st
     """Train a model on raw rows; a part is held out to compare on."""
     step(f"Training a {name} on raw rows")
     opened = frames.open_frame(frame)
-    parts = part_rows(opened, schema, None, TEST_SIZE, SEED)
+    parts = part_rows(FactoredFrame.of(opened), schema, None, TEST_SIZE, SEED)
     rows = opened[parts.rows].select(features(schema)).to_native()
     with telling_why(name):
         return Raw(seeded(estimator, SEED).fit(rows, parts.y), parts, rows, name, estimator)
@@ -206,7 +207,7 @@ def compare_models(frame: pl.DataFrame, schema: Schema, settings: Settings, raw:
     with telling_why(raw.name):
         retrained = seeded(raw.estimator, SEED).fit(released, y)
     step("Comparing both")
-    seen = parts.held_out.select(names).to_native()
+    seen = parts.held_out.frame.select(names).to_native()
     found: Comparison = compare(raw.model, retrained, seen, parts.truth, (raw.rows, parts.y), (released, y), schema)
     return {
         "model": raw.name,

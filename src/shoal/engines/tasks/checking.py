@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from shoal.data import frames
+from shoal.data.factored import group_rows
 from shoal.data.table import Column, encode_like
 from shoal.engines.base import NO_ROWS, ROWS, code_values
 from shoal.engines.tasks.engine import CHANGED, Piece, PieceReader, TaskRunner, add_values, count_values
@@ -75,7 +76,7 @@ def _count_piece(reading: PieceReader, n_boxes: int, piece: Piece) -> Iterator[t
 
 def _count_alike(frame: pl.DataFrame) -> pl.DataFrame:
     """Every different row, and how many there are: as ``group_by`` does, in half the time where values are texts."""
-    labels = frames.group_rows(frames.open_frame(frame), frame.columns)
+    labels = group_rows(frame, frame.columns)
     rows = np.bincount(labels)
     firsts = np.empty(len(rows), np.int64)
     firsts[labels[::-1]] = np.arange(len(labels))[::-1]
@@ -88,6 +89,6 @@ def _measure(judge: Judge, columns: Sequence[Column], quasi: list[str], packed: 
         return None
     entries = pl.concat(map(unpacked, packed))
     opened = frames.open_frame(entries)
-    labels = frames.group_rows(opened, quasi)
+    labels = group_rows(opened, quasi)
     coded = [replace(column, codes=encode_like(opened[column.name], column)) for column in columns]
     return judge.measure(count_groups(labels, coded, None, entries[ROWS].to_numpy()))
