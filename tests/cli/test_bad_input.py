@@ -3,6 +3,7 @@
 import json
 import shlex
 from dataclasses import dataclass, field
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import shoal
 from shoal import Attribute, Hierarchy, Recipe, Schema
 from shoal.cli import run
 from shoal.errors import ShoalError
+from shoal.privacy.models import MODELS
 
 PEOPLE = """name,age,zip,sex,disease,note
 Ada,31,8010,f,flu,007
@@ -219,11 +221,7 @@ LEVELS = [
     Case("l = 0", BASE + " --l 0", "not 0"),
     Case("recursive without c", BASE + " --l 2 --l-kind recursive", "needs a number c"),
     Case("c without recursive", BASE + " --l 2 --c 3", "has no c"),
-    Case("kind without l", BASE + " --l-kind entropy", "--l-kind entropy needs --l"),
-    Case("unknown kind of l", BASE + " --l 2 --l-kind some", "'--l-kind'"),
     Case("t above 1", BASE + " --t 1.5", "t-closeness needs a number t from 0 to 1, not 1.5"),
-    Case("t is not a number", BASE + " --t nan", "not nan"),
-    Case("t is a word", BASE + " --t tight", "'--t': 'tight' is not a number"),
     Case(
         "ordered distance of a nominal attribute",
         BASE + " --t 0.5 --t-distance ordered",
@@ -234,12 +232,28 @@ LEVELS = [
     Case("alpha of 2", BASE + " --alpha 2", "alpha"),
     Case("sensitive attribute that is none", BASE + " --l 2 --sensitive sex", "'sex'"),
     Case("sensitive attribute without a model", BASE + " --sensitive disease", "--sensitive disease needs a model"),
-    Case("k-map without members", BASE + " --kmap 5", "--kmap 5 needs --members"),
     Case("members without a model", BASE + " --members note", "--members note needs --kmap"),
     Case("members that is no column", BASE + " --kmap 5 --members nobody", "'nobody'"),
     Case("members that is not true or false", BASE + " --kmap 5 --members note", "use true or false"),
     Case("presence upside down", BASE + " --presence-low 0.9 --presence-high 0.1 --members note", "low ≤ high"),
 ]
+
+
+def cases_of(model):
+    """Cases of every option of a privacy model."""
+    asking = model.levels_asked()
+    for option in model.options:
+        hint, members = get_type_hints(model)[option.field], " --members note" * model.about_population
+        value = get_args(hint)[0] if get_origin(hint) is Literal else 1
+        needed = "--members" if model.about_population else asking[0].flag
+        yield Case(f"{option.flag} is a word", f"{BASE} {option.flag} tight", f"'{option.flag}'")
+        if option in asking:
+            yield Case(f"{option.flag} is not a number", f"{BASE} {option.flag} nan{members}", "nan")
+        if option not in asking or model.about_population:
+            yield Case(f"{option.flag} alone", f"{BASE} {option.flag} {value}", f" needs {needed}")
+
+
+OF_MODELS = [case for model in MODELS.values() for case in cases_of(model)]
 OPTIONS = [
     Case("unknown method", BASE + " --method mondrain", "no method 'mondrain'"),
     Case("unknown recoding", BASE + " --recoding range", "no recoding 'range'"),
@@ -296,7 +310,7 @@ CHECKS = [
         schema('kind = "nominal"\n[attributes.note]', 'kind = "numeric"\n[attributes.note]'),
     ),
 ]
-CASES = [*FILES, *SCHEMAS, *HIERARCHIES, *VALUES, *LEVELS, *OPTIONS, *OUTPUTS, *CHECKS]
+CASES = [*FILES, *SCHEMAS, *HIERARCHIES, *VALUES, *LEVELS, *OF_MODELS, *OPTIONS, *OUTPUTS, *CHECKS]
 
 
 @pytest.fixture

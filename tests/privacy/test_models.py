@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 
+import shoal
 from naive import privacy as naive
 from shoal._kernels import privacy as kernel
 from shoal.data.hierarchy.hierarchy import Hierarchy
@@ -582,6 +584,14 @@ def test_membership_is_named_once() -> None:
     assert membership([KMap(2, "in"), DeltaPresence(0, 1, "in")]) == "in"
     with pytest.raises(SchemaError, match="'in' and 'out': give them the same one"):
         membership([KMap(2, "in"), DeltaPresence(0, 1, "out")])
+
+
+def test_every_model_is_public_and_has_its_options_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    for model in MODELS.values():
+        assert model.__name__ in shoal.__all__
+        assert f"{model.__name__}(" in page
+        assert all(option.flag in page for option in model.options)
 
 
 def test_every_model_has_a_key_a_direction_a_bound_and_a_description() -> None:

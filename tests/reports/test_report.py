@@ -24,7 +24,7 @@ from shoal import (
 from shoal.datasets import make_census
 from shoal.privacy.checking import Measured
 from shoal.privacy.risk import SizeCounts
-from shoal.reports.report import _size_bins, facts, listed, meaning, render, report, show_asked, show_share, to_json
+from shoal.reports.report import _size_bins, facts, listed, render, report, show_asked, show_share, to_json
 
 SCHEMA = Schema(
     [
@@ -233,12 +233,13 @@ def test_every_model_is_put_into_words(release):
         DeltaPresence(0, 1, "member"),
     ]
     measured = shoal.check(frame, schema, models).measured
-    words = [meaning(one) for one in measured]
+    words = [one.meaning for one in measured]
     assert {one.key for one in measured} >= {"k", "l", "t", "delta", "beta", "alpha", "kmap", "presence", "identifier"}
     assert all(text.endswith(".") and text[0].isupper() for text in words)
     assert len(set(words)) > len(models)
-    unbounded = Measured("beta", "beta", "disease", float("inf"), "lower")
-    assert meaning(unbounded).endswith(".")
+    unbounded = {model.meaning(float("inf")) for model in models}
+    assert "A group has too few different values." in unbounded
+    assert all(text.endswith(".") for text in unbounded)
 
 
 def test_many_quasi_identifiers_stay_readable(tmp_path):

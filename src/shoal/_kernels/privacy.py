@@ -22,6 +22,13 @@ ROWS, POPULATION, PRESENCE = 0, 1, 2
 DISTINCT, ENTROPY, RECURSIVE, SHARE = 3, 4, 5, 6
 EQUAL, ORDERED, TREE = 7, 8, 9
 LOG_RATIO, GAIN, BOUNDED_GAIN = 10, 11, 12
+# The names by which privacy models call them.
+FORMULAS = {
+    "rows": ROWS, "population": POPULATION, "presence": PRESENCE,
+    "distinct": DISTINCT, "entropy": ENTROPY, "recursive": RECURSIVE, "share": SHARE,
+    "equal": EQUAL, "ordered": ORDERED, "hierarchical": TREE,
+    "log ratio": LOG_RATIO, "gain": GAIN, "bounded gain": BOUNDED_GAIN,
+}  # fmt: skip
 
 # A check tolerates rounding errors up to LOOSE, a partitioner only up to TIGHT: the groups it accepts always pass the
 # check. For a strict bound the two are exchanged: a partitioner keeps a larger distance from it.

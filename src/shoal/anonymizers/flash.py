@@ -34,7 +34,7 @@ from shoal.partition.lattice import (
     thin_levels,
 )
 from shoal.partition.recoding import RECODINGS
-from shoal.privacy.models import DeltaDisclosure, PrivacyModel
+from shoal.privacy.models import PrivacyModel
 
 MOST_CHECKED = 5_000
 """Nodes checked in a lattice too large to be searched in full, unless the caller says how many."""
@@ -267,10 +267,10 @@ class Flash(Anonymizer):
                 f"{', '.join(CELL_LOSSES)}, or mode='global'."
             )
         for constraint in self.constraints:
-            if isinstance(constraint, DeltaDisclosure) and not constraint.count_absent:
+            if constraint.joined_only_if is not None:
                 raise ShoalError(
                     f"{constraint.describe()} may break where groups of two steps are released alike, so "
-                    f"mode={self.mode!r} cannot keep it: use mode='global', or count_absent=True."
+                    f"mode={self.mode!r} cannot keep it: use mode='global', or {constraint.joined_only_if}."
                 )
 
 

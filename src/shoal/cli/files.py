@@ -181,7 +181,6 @@ def release_elsewhere(
     from shoal.cli import render
     from shoal.data.files import kind_to_write
     from shoal.jobs.release import anonymize_file, check_file
-    from shoal.privacy.models import DeltaPresence, KMap
 
     options = _checked_options(anonymize_file, schema, k, options)
     how: dict[str, Any] = _engine_options(large, reading)
@@ -193,7 +192,7 @@ def release_elsewhere(
         how |= where_runs
         # First of all: once the release has its name, nothing may go wrong any more.
         step(f"Measuring the risk of {Path(source).name} before")
-        known = [model for model in options["constraints"] if isinstance(model, (DeltaPresence, KMap))]
+        known = [model for model in options["constraints"] if model.about_population]
         before = check_file(large.named(source), schema, known, **how).risk
         where = "by Spark" if large.engine == "spark" else "from disk"
         step(f"Releasing {Path(source).name} by {options['method']}, {where}")

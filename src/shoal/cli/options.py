@@ -9,21 +9,22 @@ import inspect
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
 
 from shoal.errors import ShoalError
+from shoal.privacy.base import Option, PrivacyModel
+from shoal.privacy.models import MODELS
 
 if TYPE_CHECKING:
     import polars
 
     from shoal.data.schema import Schema
-    from shoal.privacy.models import PrivacyModel
 
 
 def number(text: str) -> float:
@@ -81,105 +82,67 @@ def _reading(**details: Any) -> Any:
     return typer.Option(rich_help_panel="Reading", **details)
 
 
-@dataclass(frozen=True)
 class Levels:
-    """Privacy models asked for beside k."""
+    """Privacy models asked for beside k, by the options that the models themselves describe."""
 
-    ell: Annotated[float | None, _model("--l", parser=number, help="l-diversity: sensitive values in every group.")] = (
-        None
-    )
-    l_kind: Annotated[
-        Literal["distinct", "entropy", "recursive"] | None,
-        _model(metavar="KIND", help="Kind of l-diversity: distinct (default), entropy or recursive."),
-    ] = None
-    c: Annotated[float | None, _model("--c", parser=number, help="Factor c of recursive (c, l)-diversity.")] = None
-    t: Annotated[
-        float | None, _model("--t", parser=number, help="t-closeness: distance of a group from the whole table.")
-    ] = None
-    t_distance: Annotated[
-        Literal["auto", "equal", "ordered", "hierarchical"] | None,
-        _model(metavar="KIND", help="Distance of t-closeness: auto (default), equal, ordered or hierarchical."),
-    ] = None
-    delta: Annotated[
-        float | None, _model(parser=number, help="delta-disclosure: log ratio of shares in group and table.")
-    ] = None
-    beta: Annotated[float | None, _model(parser=number, help="beta-likeness: gain of a share in a group.")] = None
-    beta_kind: Annotated[
-        Literal["basic", "enhanced"] | None,
-        _model(metavar="KIND", help="Kind of beta-likeness: basic (default) or enhanced."),
-    ] = None
-    alpha: Annotated[
-        float | None, _model(parser=number, help="(alpha, k)-anonymity: largest share of a value in a group.")
-    ] = None
-    kmap: Annotated[
-        int | None, _model(parser=whole, help="k-map: rows of the population that a released row may be.")
-    ] = None
-    presence_low: Annotated[float | None, _model(parser=number, help="delta-presence: least share of a group.")] = None
-    presence_high: Annotated[float | None, _model(parser=number, help="delta-presence: largest share of a group.")] = (
-        None
-    )
-    members: Annotated[
-        str | None, _model(metavar="COLUMN", help="For k-map and delta-presence: true where a row is released.")
-    ] = None
-    sensitive: Annotated[
-        str | None, _model(metavar="NAME", help="Hold the models to this sensitive attribute alone, not to each.")
-    ] = None
+    def __init__(self, members: str | None, sensitive: str | None, **given: Any) -> None:
+        self.members, self.sensitive, self._given = members, sensitive, given
+
+    @staticmethod
+    def parameters() -> list[inspect.Parameter]:
+        """Return the options as parameters of a command."""
+        found = []
+        for model in MODELS.values():
+            hints = get_type_hints(model)
+            found += [_level_parameter(option, hints[option.field]) for option in model.options]
+        about = " and ".join(model.name for model in MODELS.values() if model.about_population)
+        members = _model(metavar="COLUMN", help=f"For {about}: true where a row is released.")
+        sensitive = _model(metavar="NAME", help="Hold the models to this sensitive attribute alone, not to each.")
+        return [*found, _parameter("members", str, members), _parameter("sensitive", str, sensitive)]
 
     def constraints(self, k: int | None) -> list[PrivacyModel]:
-        """The models asked for, without k-anonymity."""
+        """Return the models asked for, without k-anonymity."""
         self._require_company()
-        protecting = self._protecting(k)
-        if self.sensitive is not None and not protecting:
+        asked = [self._make(model, k) for model in MODELS.values() if self._given_of(model.levels_asked())]
+        if self.sensitive is not None and not any(model.about_sensitive for model in asked):
             raise ShoalError(f"--sensitive {self.sensitive} needs a model to hold it to: add --l, --t or another.")
-        return protecting + self._about_population()
-
-    def _protecting(self, k: int | None) -> list[PrivacyModel]:
-        from shoal.privacy.models import AlphaKAnonymity, BetaLikeness, DeltaDisclosure, LDiversity, TCloseness
-
-        asked: list[PrivacyModel] = []
-        if self.ell is not None:
-            least = int(self.ell) if float(self.ell).is_integer() else self.ell
-            asked.append(LDiversity(least, self.l_kind or "distinct", self.c, self.sensitive))
-        if self.t is not None:
-            asked.append(TCloseness(self.t, self.t_distance or "auto", self.sensitive))
-        if self.delta is not None:
-            asked.append(DeltaDisclosure(self.delta, self.sensitive))
-        if self.beta is not None:
-            asked.append(BetaLikeness(self.beta, self.beta_kind or "basic", self.sensitive))
-        if self.alpha is not None:
-            asked.append(AlphaKAnonymity(self.alpha, 1 if k is None else k, self.sensitive))
         return asked
 
-    def _about_population(self) -> list[PrivacyModel]:
-        from shoal.privacy.models import DeltaPresence, KMap
+    def _make(self, model: type[PrivacyModel], k: int | None) -> PrivacyModel:
+        values = {option.field: option.default for option in model.options if option.default is not None}
+        values |= {option.field: value for option, value in self._given_of(model.options)}
+        return model.from_options(values, self.members if model.about_population else self.sensitive, k)
 
-        asked: list[PrivacyModel] = []
-        if self.members is None:
-            return asked
-        if self.kmap is not None:
-            asked.append(KMap(self.kmap, self.members))
-        if self.presence_low is not None or self.presence_high is not None:
-            low, high = self.presence_low, self.presence_high
-            asked.append(DeltaPresence(0.0 if low is None else low, 1.0 if high is None else high, self.members))
-        return asked
+    def _given_of(self, options: Sequence[Option]) -> list[tuple[Option, Any]]:
+        given = [(option, self._given[option.parameter]) for option in options]
+        return [(option, value) for option, value in given if value is not None]
 
     def _require_company(self) -> None:
         """Refuse options that say nothing without another one."""
-        members = "--members, the column that says which rows are released"
-        alone = {
-            "--l-kind": (self.l_kind, self.ell, "--l"),
-            "--c": (self.c, self.ell, "--l"),
-            "--t-distance": (self.t_distance, self.t, "--t"),
-            "--beta-kind": (self.beta_kind, self.beta, "--beta"),
-            "--kmap": (self.kmap, self.members, members),
-            "--presence-low": (self.presence_low, self.members, members),
-            "--presence-high": (self.presence_high, self.members, members),
-        }
-        for option, (value, other, needed) in alone.items():
-            if value is not None and other is None:
-                raise ShoalError(f"{option} {value} needs {needed}: add it, or leave {option} out.")
-        if self.members is not None and self.kmap is self.presence_low is self.presence_high is None:
-            raise ShoalError(f"--members {self.members} needs --kmap or --presence-low and --presence-high: add one.")
+        for model in MODELS.values():
+            asking = model.levels_asked()
+            for option, value in self._given_of(model.options):
+                needed = None if self._given_of(asking) else " or ".join(one.flag for one in asking)
+                if model.about_population and self.members is None:
+                    needed = "--members, the column that says which rows are released"
+                if needed is not None:
+                    raise ShoalError(f"{option.flag} {value} needs {needed}: add it, or leave {option.flag} out.")
+        of_population = [model.levels_asked() for model in MODELS.values() if model.about_population]
+        if self.members is not None and not any(self._given_of(asking) for asking in of_population):
+            needed = " or ".join(" and ".join(option.flag for option in asking) for asking in of_population)
+            raise ShoalError(f"--members {self.members} needs {needed}: add one.")
+
+
+def _level_parameter(option: Option, hint: Any) -> inspect.Parameter:
+    details: dict[str, Any] = (
+        {"metavar": "KIND"} if get_origin(hint) is Literal else {"parser": whole if hint is int else number}
+    )
+    return _parameter(option.parameter, hint, _model(option.flag, help=option.help, **details))
+
+
+def _parameter(name: str, hint: Any, option: Any) -> inspect.Parameter:
+    annotation = Annotated[hint | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _guide(*names: str, **details: Any) -> Any:
@@ -381,19 +344,18 @@ class Large:
 
 
 def spread(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command take dataclasses of options: each of their fields is an option of its own."""
+    """Let a command take `Levels` and dataclasses of options, of which each field is an option of its own."""
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint) or hint is Levels}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
-        group = groups.get(parameter.name)
         given = parameter.replace(annotation=hints[parameter.name], kind=parameter.KEYWORD_ONLY)
-        parameters += [given] if group is None else _parameters(group)
+        parameters += _parameters(groups[parameter.name]) if parameter.name in groups else [given]
 
     @wraps(command)
     def spread_command(**values: Any) -> Any:
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            values[name] = group(**{option.name: values.pop(option.name) for option in _parameters(group)})
         return command(**values)
 
     spread_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -401,7 +363,10 @@ def spread(command: Callable[..., Any]) -> Callable[..., Any]:
     return spread_command
 
 
+@cache
 def _parameters(group: Any) -> list[inspect.Parameter]:
+    if group is Levels:
+        return Levels.parameters()
     hints = get_type_hints(group, include_extras=True)
     kind = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(group)]

@@ -17,7 +17,7 @@ from shoal.errors import ShoalError
 from shoal.models import around, features, make_model, target_of, task_of
 from shoal.models.guides import name_of
 from shoal.partition.recoding import RECODINGS
-from shoal.privacy.models import DeltaPresence, KMap, PrivacyModel, check_constraints
+from shoal.privacy.models import PrivacyModel, check_constraints
 
 USABLE = ("auto", *(name for name in RECODINGS if name not in ("interval", "set")))
 """Recodings that keep the domain of the values, so that a model trained on a release accepts raw rows."""
@@ -137,7 +137,7 @@ def _method(given: Any, shared: Mapping[str, Any]) -> tuple[str, Method]:
                 f"{', '.join(sorted(set(known) - set(_SET_BY_THE_CELL)))}."
             )
     for constraint in check_constraints(options["constraints"]):
-        if isinstance(constraint, (KMap, DeltaPresence)):
+        if constraint.about_population:
             raise ShoalError(
                 f"{constraint.describe()} is about a population of which only some rows are released, but models are "
                 "compared on the same rows: leave it out."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +19,7 @@ from shoal.data.files import replacing
 from shoal.data.schema import Schema
 from shoal.errors import DataError
 from shoal.evaluation.protected_model import ProtectedModel
-from shoal.privacy import models
-from shoal.privacy.models import DeltaPresence, KMap, PrivacyModel
+from shoal.privacy.models import MODELS, PrivacyModel
 from shoal.reports.report import dump_json
 
 
@@ -36,7 +35,7 @@ class Anonymization(NamedTuple):
     def anonymizer(self, schema: Schema) -> Any:
         """Return an anonymizer that repeats it."""
         # A model about a population needs a mark on each of its rows, which rows that are drawn again do not have.
-        kept = tuple(one for one in self.constraints if not isinstance(one, (DeltaPresence, KMap)))
+        kept = tuple(one for one in self.constraints if not one.about_population)
         return find_method(self.method)(schema, self.k, constraints=kept, **self.options)
 
 
@@ -129,12 +128,10 @@ def _read_anonymization(facts: Mapping[str, Any] | None) -> Anonymization | None
     return Anonymization(facts["method"], int(facts["k"]), constraints, dict(facts["options"]))
 
 
-def _read_constraint(fields: dict[str, Any]) -> PrivacyModel:
-    kind = getattr(models, str(fields.pop("constraint")), None)
-    if not (isinstance(kind, type) and issubclass(kind, PrivacyModel) and dataclasses.is_dataclass(kind)):
-        raise ValueError("a constraint is none of Shoal's")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+def _read_constraint(values: dict[str, Any]) -> PrivacyModel:
+    kind = {model.__name__: model for model in MODELS.values()}[values.pop("constraint")]
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 def _fields(constraint: PrivacyModel) -> dict[str, Any]:
-    return {one.name: getattr(constraint, one.name) for one in dataclasses.fields(constraint)}  # type: ignore[arg-type]
+    return {one.name: getattr(constraint, one.name) for one in fields(constraint) if one.init}  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from shoal.errors import SchemaError
 from shoal.partition.losses import Loss
 from shoal.privacy.checking import Checked, Measured, check, read_truths, require_levels
 from shoal.privacy.counts import count_groups
-from shoal.privacy.models import DeltaPresence, KAnonymity, KMap, PrivacyModel, check_constraints, show_level
+from shoal.privacy.models import KAnonymity, PrivacyModel, check_constraints, show_level
 from shoal.privacy.risk import Risk, risk
 from shoal.privacy.rules import membership, released_rows
 from shoal.reports.summaries import FactSheet
@@ -387,7 +387,7 @@ def verify(staged: AnyStaged, asked: Sequence[PrivacyModel], method: str) -> tup
     if member_of is None:
         return checked, staged
     handed_out = staged.members_only(member_of)
-    require_levels(handed_out.measure([c for c in asked if not isinstance(c, (KMap, DeltaPresence))]), method)
+    require_levels(handed_out.measure([c for c in asked if not c.about_population]), method)
     return checked, handed_out
 
 

@@ -1,4 +1,4 @@
-"""Check a table: measure every privacy model from the released values alone, without the bookkeeping of a method."""
+"""The check of a table: every privacy model, measured from the released values alone."""
 
 from __future__ import annotations
 
@@ -13,17 +13,7 @@ from shoal.data.schema import Schema, require_schema
 from shoal.data.table import encode_factor, require_quasi, restrict
 from shoal.errors import GuaranteeError, SchemaError
 from shoal.privacy.counts import Counts, count_groups
-from shoal.privacy.models import (
-    AlphaKAnonymity,
-    BetaLikeness,
-    DeltaDisclosure,
-    KAnonymity,
-    LDiversity,
-    PrivacyModel,
-    TCloseness,
-    check_constraints,
-    show_level,
-)
+from shoal.privacy.models import MODELS, PrivacyModel, check_constraints, show_level
 from shoal.privacy.risk import Risk, SizeCounts, risk
 from shoal.privacy.rules import membership, truth_of
 
@@ -32,32 +22,34 @@ class Measured(NamedTuple):
     """A privacy model, the level a table reaches, and the level asked for, if one was."""
 
     model: str
-    """What was measured, in words."""
+    """The name of what was measured, with the level asked for."""
     key: str
     attribute: str | None
     level: Any
     better: str
     asked: Any = None
     holds: bool | None = None
+    meaning: str = ""
+    """The level in a sentence."""
 
 
 class Checked(NamedTuple):
-    """What holds on a table, recomputed from its values."""
+    """The levels and risks of a table, recomputed from its values."""
 
     rows: int
     groups: int
     measured: tuple[Measured, ...]
     risk: Risk
     sizes: SizeCounts
-    """How many groups of released rows there are of each size."""
+    """Numbers of groups of released rows, by size."""
 
     @property
     def holds(self) -> bool:
-        """Whether every level asked for is reached."""
+        """True if every level asked for is reached."""
         return all(measured.holds is not False for measured in self.measured)
 
     def level(self, key: str, attribute: str | None = None) -> Any:
-        """The level of a model by its key: ``checked.level("k")``."""
+        """Return the level of a model by its key: ``checked.level("k")``."""
         for measured in self.measured:
             if measured.key == key and (attribute is None or measured.attribute == attribute):
                 return measured.level
@@ -65,7 +57,7 @@ class Checked(NamedTuple):
 
 
 def require_levels(checked: Checked, method: str) -> Checked:
-    """Refuse a release that does not keep what was asked for."""
+    """Refuse a release that does not reach every level asked for."""
     for measured in checked.measured:
         if measured.holds is False:
             raise GuaranteeError(
@@ -78,18 +70,22 @@ def require_levels(checked: Checked, method: str) -> Checked:
 def check(frame: Any, schema: Schema, constraints: Sequence[PrivacyModel] = (), *, threshold: float = 0.2) -> Checked:
     """Measure every privacy model on a table, released or raw, from its values alone.
 
-    Rows belong to one group if they are equal in all quasi-identifiers, whatever is written there. One pass over the
-    rows groups them, a second counts what is in each group; every model is then read off the counts.
+    Rows belong to one group (equivalence class) if they are equal in all quasi-identifiers, whatever is written there.
+    One pass over the rows groups them, a second counts the values in each group; every model is read off the counts.
 
     Parameters
     ----------
     frame : pandas, polars or pyarrow table
     schema : Schema
-        Its quasi-identifiers and sensitive attributes are looked at.
+        The roles of the columns: quasi-identifiers and sensitive attributes are read.
     constraints : sequence of privacy models
-        Levels asked for; the result says of each whether it holds.
+        Levels asked for; the result says for each whether it holds.
     threshold : float
         A row counts as at risk if its risk of re-identification is above this.
+
+    Returns
+    -------
+    Checked
 
     Examples
     --------
@@ -117,7 +113,7 @@ def check(frame: Any, schema: Schema, constraints: Sequence[PrivacyModel] = (), 
 
 
 class Judge:
-    """Measures every privacy model on a table, some of its groups at a time.
+    """A check of a table that measures every privacy model, some of the groups at a time.
 
     Parameters
     ----------
@@ -135,15 +131,15 @@ class Judge:
     ) -> None:
         self._schema, self._names, self._threshold = schema, names, threshold
         self._asked = tuple(constraints)
-        self._models = (*self._asked, *_standard_models(schema, constraints))
+        self._models = (*self._asked, *_standard_models(schema, self._asked))
         self._looks: list[PartialCheck] = []
 
     def look_at(self, counts: Counts) -> None:
-        """Measure groups that were not looked at yet."""
+        """Measure groups that were not measured yet."""
         self.add(self.measure(counts))
 
     def measure(self, counts: Counts) -> PartialCheck:
-        """What holds on some groups, wherever they are looked at."""
+        """Measure some groups, in this process or another, without adding them."""
         levels = [model.measure(counts) for model in self._models]
         holds = [constraint.holds(counts) for constraint in self._asked]
         return PartialCheck(
@@ -151,40 +147,39 @@ class Judge:
         )
 
     def add(self, look: PartialCheck) -> None:
-        """Take in what was measured on groups that were not looked at yet."""
+        """Add the levels of groups that were not measured yet."""
         self._looks.append(look)
 
     def another(self) -> Judge:
-        """A judge of the same models who has seen nothing yet."""
+        """Return a check of the same models without any groups."""
         return Judge(self._schema, self._asked, self._names, threshold=self._threshold)
 
     @property
     def has_looked(self) -> bool:
-        """Whether any groups were looked at."""
+        """True if any groups were measured."""
         return bool(self._looks)
 
     def together(self) -> PartialCheck:
-        """What holds on all groups that were looked at, for another judge."""
+        """Return the levels of all groups that were measured, to be added elsewhere."""
         levels = [_worst(model, [look.levels[i] for look in self._looks]) for i, model in enumerate(self._models)]
         holds = [all(look.holds[i] for look in self._looks) for i in range(len(self._asked))]
         sizes = _count_pairs(*(np.concatenate([look.sizes[i] for look in self._looks]) for i in range(3)))
         return PartialCheck(levels, holds, sizes)
 
     def result(self) -> Checked:
-        """What holds on all groups that were looked at."""
+        """Return the levels and risks of all groups that were measured."""
         levels, holds, (sizes, population, groups) = self.together()
         measured = []
-        for i, model in enumerate(self._models):
+        for i, (model, level) in enumerate(zip(self._models, levels, strict=True)):
+            about, words = (model.key, model.attribute, level, model.better), model.meaning(level)
             if i < len(self._asked):
-                about = (model.describe(), model.key, model.attribute, levels[i], model.better)
-                measured.append(Measured(*about, model.bound, holds[i]))
+                measured.append(Measured(model.describe(), *about, model.bound, holds[i], words))
             else:
-                measured.append(Measured(model.title(), model.key, model.attribute, levels[i], model.better))
-        measured += [
-            Measured(f"identifier {a.name!r} left out", "identifier", a.name, "present", "lower", "absent", holds=False)
-            for a in self._schema.identifiers
-            if a.name in self._names and self._asked
-        ]
+                measured.append(Measured(model.title(), *about, meaning=words))
+        for name in [one.name for one in self._schema.identifiers if one.name in self._names and self._asked]:
+            words = f"The identifier {name} is in the table and names the person of every row."
+            title = f"identifier {name!r} left out"
+            measured.append(Measured(title, "identifier", name, "present", "lower", "absent", False, words))
         found = risk(
             sizes,
             threshold=self._threshold,
@@ -198,18 +193,18 @@ class Judge:
 
 
 class PartialCheck(NamedTuple):
-    """What was measured on some groups of a table."""
+    """The levels of some groups of a table."""
 
     levels: list[Any]
     holds: list[bool]
     sizes: tuple[np.ndarray, np.ndarray, np.ndarray]
-    """Released rows, all rows, and how many groups have so many of both."""
+    """Released rows, all rows, and the number of groups with as many of both."""
 
 
 def _count_pairs(
     sizes: np.ndarray, population: np.ndarray, groups: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Groups of the same size, released and in all, put together."""
+    """Add up groups with the same numbers of released rows and of all rows."""
     if np.array_equal(sizes, population):  # as a rule; sorting pairs takes eight times as long
         alike, at = np.unique(sizes, return_inverse=True)
         sizes = population = alike
@@ -220,14 +215,14 @@ def _count_pairs(
 
 
 def _worst(model: PrivacyModel, levels: Sequence[Any]) -> Any:
-    """The level of all groups together, of which these are the levels of some."""
+    """Return the level of all groups from the levels of some of them each."""
     if model.better == "within":
         return min(low for low, _ in levels), max(high for _, high in levels)
     return min(levels) if model.better == "higher" else max(levels)
 
 
 def require_checkable(names: Sequence[str], schema: Schema) -> None:
-    """Refuse a table by the names of its columns if it does not belong to the schema."""
+    """Refuse a table whose columns do not fit the schema."""
     require_quasi(schema)
     for attribute in (*schema.quasi, *schema.sensitive):
         if attribute.name not in names:
@@ -238,30 +233,19 @@ def require_checkable(names: Sequence[str], schema: Schema) -> None:
     for name in names:
         if name not in schema:
             raise SchemaError(
-                f"Column {name!r} is not in the schema: add it, with the role 'other' if nobody can be found by it."
+                f"Column {name!r} is not in the schema: add it, with the role 'other' if it identifies no one."
             )
 
 
 def _standard_models(schema: Schema, asked: Sequence[PrivacyModel]) -> list[PrivacyModel]:
-    """One model of every kind and sensitive attribute, without those that were asked for; their bounds are not used."""
-    models: list[PrivacyModel] = [KAnonymity(1)]
-    for attribute in schema.sensitive:
-        name = attribute.name
-        models += [
-            LDiversity(1, attribute=name),
-            LDiversity(1, kind="entropy", attribute=name),
-            AlphaKAnonymity(1.0, 1, attribute=name),
-            TCloseness(1.0, attribute=name),
-            DeltaDisclosure(1.0, attribute=name),
-            BetaLikeness(1.0, attribute=name),
-            BetaLikeness(1.0, kind="enhanced", attribute=name),
-        ]
-    known = {_identity(model) for model in asked}
-    return [model for model in models if _identity(model) not in known]
-
-
-def _identity(model: PrivacyModel) -> tuple[str, str | None, str | None]:
-    return model.key, model.attribute, getattr(model, "kind", None)
+    """Return the standard models that were not asked for; those that compare groups with the whole table come last."""
+    listed = sorted(MODELS.values(), key=lambda model: model.compares)
+    of_each = [model for model in listed if model.about_sensitive]
+    models = [model(**fields) for model in listed if not model.about_sensitive for fields in model.standard]
+    for one in schema.sensitive:
+        models += [model(**(fields | {"attribute": one.name})) for model in of_each for fields in model.standard]
+    known = {(model.title(), model.attribute) for model in asked}
+    return [model for model in models if (model.title(), model.attribute) not in known]
 
 
 def read_truths(frame: Any, name: str) -> np.ndarray:

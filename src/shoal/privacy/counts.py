@@ -12,7 +12,7 @@ from shoal.data.table import Column
 
 
 class Tally(NamedTuple):
-    """How often each value of one sensitive column occurs in each group, sparse."""
+    """Counts of the values of one sensitive column in each group, sparse."""
 
     indptr: np.ndarray
     """The entries of group g are indptr[g]..indptr[g + 1]."""
@@ -24,7 +24,7 @@ class Tally(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Everything privacy models look at, from one pass over the rows."""
+    """The counts that privacy models read, from one pass over the rows."""
 
     sizes: np.ndarray
     """Released rows of each group."""
@@ -50,7 +50,7 @@ def count_groups(
     members : bool array (n,), optional
         Rows that are released; all by default.
     weights : int array (n,), optional
-        How many rows each of them stands for; by default each for itself.
+        Number of rows that each row stands for; 1 by default.
     """
     numbers, n_groups = close_labels(labels)
     if weights is not None:
@@ -82,7 +82,7 @@ def _count_weighted(
 
 
 def tally_rows(labels: np.ndarray, codes: np.ndarray, rows: np.ndarray, n_groups: int, column: Column) -> Tally:
-    """How often each value of a column occurs in each group, from entries that stand for many rows each."""
+    """Count the values of a column in each group, from entries that stand for many rows each."""
     keys, where = np.unique(labels.astype(np.int64) * column.n_values + codes, return_inverse=True)
     counts = np.bincount(where.reshape(-1), rows, len(keys)).astype(np.int64)
     indptr = np.searchsorted(keys, np.arange(n_groups + 1) * column.n_values)
@@ -93,7 +93,7 @@ def tally_rows(labels: np.ndarray, codes: np.ndarray, rows: np.ndarray, n_groups
 
 
 def close_labels(labels: np.ndarray) -> tuple[np.ndarray, int]:
-    """Labels from 0 on, with the suppressed rows as the last group, and the number of groups."""
+    """Return labels from 0 on, with the suppressed rows as the last group, and the number of groups."""
     n_groups = int(labels.max(initial=-1)) + 1
     suppressed = labels < 0
     if suppressed.any():

@@ -8,124 +8,32 @@ make. Both ways end in the same formulas (`shoal._kernels.privacy`).
 from __future__ import annotations
 
 import math
-import numbers
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
-from shoal._kernels import privacy as kernel
 from shoal.errors import SchemaError, ShoalError
+from shoal.privacy.base import MODELS as MODELS
+from shoal.privacy.base import (
+    Better,
+    Control,
+    Option,
+    PrivacyModel,
+    Rule,
+    SensitiveModel,
+    check_choice,
+    check_column,
+    check_real,
+    check_whole,
+)
 
 if TYPE_CHECKING:
     from shoal.data.table import Column
     from shoal.privacy.counts import Counts
 
-Better = Literal["higher", "lower", "within"]
 DiversityKind = Literal["distinct", "entropy", "recursive"]
 Distance = Literal["auto", "equal", "ordered", "hierarchical"]
 LikenessKind = Literal["basic", "enhanced"]
-
-
-class Rule(NamedTuple):
-    """One formula, the sensitive attribute it looks at (None: only the size of the group), and its bound."""
-
-    formula: int
-    attribute: str | None
-    bound: float
-    other: float = 0.0
-
-
-class PrivacyModel(ABC):
-    """What all models share: levels of groups from their counts, and whether these keep the bound.
-
-    Attributes
-    ----------
-    key : str
-        One word for the command line and for result tables.
-    better : {"higher", "lower", "within"}
-        Which levels protect more; ``"within"``: those between two bounds.
-    bound : float or (float, float)
-        The level asked for.
-    """
-
-    key: ClassVar[str]
-    attribute: str | None
-
-    @property
-    @abstractmethod
-    def better(self) -> Better:
-        """Which levels protect more."""
-
-    @property
-    def bound(self) -> Any:
-        """The level asked for: the number that the model is named after."""
-        return float(getattr(self, self.key))
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Say in a few words what is asked for."""
-
-    @abstractmethod
-    def title(self) -> str:
-        """Name the model and what it looks at, without the level asked for."""
-
-    @abstractmethod
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        """Return the rules whose worst level is the level of this model, given the sensitive columns there are."""
-
-    def rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        """Return all rules that a group must keep, given the sensitive columns there are."""
-        return self._measured(columns)
-
-    def levels(self, counts: Counts) -> NDArray[np.float64]:
-        """Return the level of each group: the worst over its attributes, nan where the model ignores the group."""
-        worst = np.fmin if self.better == "higher" else np.fmax
-        each = [_rule_levels(rule, counts) for rule in self._measured(_sensitive(counts))]
-        return np.asarray(worst.reduce(each), dtype=np.float64)
-
-    def measure(self, counts: Counts) -> Any:
-        """Return the worst level over all groups, a float (inf or 0 when there is no group); `DeltaPresence`: two."""
-        levels = self.levels(counts)
-        levels = levels[~np.isnan(levels)]
-        return float(levels.min(initial=np.inf) if self.better == "higher" else levels.max(initial=0.0))
-
-    def fulfilled(self, counts: Counts) -> NDArray[np.bool_]:
-        """Tell for each group whether it keeps the bound."""
-        good = np.ones(len(counts.sizes), dtype=np.bool_)
-        for rule in self.rules(_sensitive(counts)):
-            good &= kernel.levels_meet(rule.formula, _rule_levels(rule, counts), float(rule.bound), float(rule.other))
-        return good
-
-    def holds(self, counts: Counts) -> bool:
-        """Tell whether every group keeps the bound, up to rounding (1e-9)."""
-        return bool(self.fulfilled(counts).all())
-
-
-class _Protecting(PrivacyModel):
-    """A model about sensitive attributes: about one of them, or, with ``attribute=None``, about each."""
-
-    def _each(self, columns: Mapping[str, Column]) -> dict[str, Column]:
-        if not columns:
-            raise SchemaError(
-                f"{self.describe()} needs a sensitive attribute, but the schema has none: "
-                "give one attribute the role 'sensitive'."
-            )
-        if self.attribute is None:
-            return dict(columns)
-        if self.attribute not in columns:
-            there = ", ".join(repr(name) for name in columns)
-            raise SchemaError(
-                f"{self.describe()} names an attribute that is not sensitive: {self.attribute!r}; "
-                f"the sensitive attributes are {there}."
-            )
-        return {self.attribute: columns[self.attribute]}
-
-    def _of(self) -> str:
-        return "every sensitive attribute" if self.attribute is None else self.attribute
 
 
 @dataclass(frozen=True)
@@ -141,65 +49,36 @@ class KAnonymity(PrivacyModel):
     k: int
 
     key: ClassVar[str] = "k"
+    name: ClassVar[str] = "k-anonymity"
     better: ClassVar[Better] = "higher"
+    standard: ClassVar[tuple[dict[str, Any], ...]] = ({"k": 1},)
     attribute: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_whole("k-anonymity", "k", self.k)
+        check_whole(self.name, "k", self.k)
+
+    @property
+    def at_least(self) -> int:
+        """The k asked for."""
+        return int(self.k)
 
     def title(self) -> str:
-        """Name the model and what it looks at."""
-        return "k-anonymity"
+        """Name the model."""
+        return self.name
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
         return f"{self.k}-anonymity"
 
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        return (Rule(kernel.ROWS, None, self.k),)
+    def _words(self, level: float) -> str:
+        return f"Every row equals at least {show_level(level - 1)} others in all quasi-identifiers."
+
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        return (Rule("rows", None, self.k),)
 
 
 @dataclass(frozen=True)
-class AlphaKAnonymity(_Protecting):
-    """Groups of at least ``k`` rows, where no sensitive value has more than the share ``alpha`` (Wong et al. 2006).
-
-    The level is the largest share; `KAnonymity` measures k.
-
-    Examples
-    --------
-    >>> AlphaKAnonymity(0.5, 4, "disease").describe()
-    '(0.5, 4)-anonymity of disease'
-    """
-
-    alpha: float
-    k: int
-    attribute: str | None = None
-
-    key: ClassVar[str] = "alpha"
-    better: ClassVar[Better] = "lower"
-
-    def __post_init__(self) -> None:
-        _check_real("(alpha, k)-anonymity", "alpha", self.alpha, "above 0 and at most 1", lambda a: 0 < a <= 1)
-        _check_whole("(alpha, k)-anonymity", "k", self.k)
-
-    def title(self) -> str:
-        """Name the model and what it looks at."""
-        return f"largest share (alpha) of {self._of()}"
-
-    def describe(self) -> str:
-        """Say in a few words what is asked for."""
-        return f"({self.alpha:g}, {self.k})-anonymity of {self._of()}"
-
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        return tuple(Rule(kernel.SHARE, name, self.alpha) for name in self._each(columns))
-
-    def rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        """Return the rules about k and about alpha."""
-        return (Rule(kernel.ROWS, None, self.k), *self._measured(columns))
-
-
-@dataclass(frozen=True)
-class LDiversity(_Protecting):
+class LDiversity(SensitiveModel):
     """Every group holds ``l`` well-represented sensitive values (Machanavajjhala et al. 2007).
 
     Parameters
@@ -207,9 +86,9 @@ class LDiversity(_Protecting):
     l : int, or for entropy any number
         At least 1.
     kind : {"distinct", "entropy", "recursive"}
-        What well-represented means: ``l`` different values; an entropy of at least ln l (the level is exp(entropy));
-        or r1 < c·(r_l + … + r_m), where r are the counts in descending order (the level is r1 / (r_l + … + r_m),
-        lower is better, infinite when there are fewer than l values).
+        The meaning of well-represented: ``l`` different values; an entropy of at least ln l (the level is
+        exp(entropy)); or r1 < c·(r_l + … + r_m), where r are the counts in descending order (the level is
+        r1 / (r_l + … + r_m), lower is better, infinite when there are fewer than l values).
     c : float
         For the recursive kind, and only for that.
     attribute : str, optional
@@ -229,25 +108,30 @@ class LDiversity(_Protecting):
     attribute: str | None = None
 
     key: ClassVar[str] = "l"
-    formulas: ClassVar[dict[str, int]] = {
-        "distinct": kernel.DISTINCT,
-        "entropy": kernel.ENTROPY,
-        "recursive": kernel.RECURSIVE,
-    }
+    name: ClassVar[str] = "l-diversity"
+    strict: ClassVar[bool] = True
+    unbounded: ClassVar[str] = "A group has too few different values."
+    standard: ClassVar[tuple[dict[str, Any], ...]] = ({"l": 1}, {"l": 1, "kind": "entropy"})
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("l", "--l", "l-diversity: sensitive values in every group."),
+        Option("kind", "--l-kind", "Kind of l-diversity: distinct (default), entropy or recursive."),
+        Option("c", "--c", "Factor c of recursive (c, l)-diversity."),
+    )
+    control: ClassVar[Control | None] = Control("l: sensitive values in a group", low=2, high=1000, step=1)
 
     def __post_init__(self) -> None:
-        _check_choice("l-diversity", "kind", self.kind, get_args(DiversityKind))
+        check_choice(self.name, "kind", self.kind, get_args(DiversityKind))
         if self.kind == "entropy":
-            _check_real("l-diversity", "l", self.l, "of at least 1", lambda a: a >= 1)
+            check_real(self.name, "l", self.l, "of at least 1", lambda a: a >= 1)
         else:
-            _check_whole("l-diversity", "l", self.l)
+            check_whole(self.name, "l", self.l)
         if self.kind != "recursive" and self.c is not None:
             raise ShoalError(
                 f"l-diversity of the {self.kind} kind has no c, but c={self.c!r} was given: "
                 "leave it out, or use kind='recursive'."
             )
         if self.kind == "recursive":
-            _check_real("recursive l-diversity", "c", self.c, "above 0", lambda a: a > 0)
+            check_real("recursive l-diversity", "c", self.c, "above 0", lambda a: a > 0)
 
     @property
     def better(self) -> Better:
@@ -260,21 +144,38 @@ class LDiversity(_Protecting):
         return float(self.l if self.c is None else self.c)
 
     def title(self) -> str:
-        """Name the model and what it looks at."""
-        return f"l-diversity ({self.kind}) of {self._of()}"
+        """Name the model, its kind, and what it looks at."""
+        return f"l-diversity ({self.kind}) of {self.subject}"
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
         kind = self.kind if self.c is None else f"{self.kind}, c = {self.c:g}"
-        return f"{self.l:g}-diversity ({kind}) of {self._of()}"
+        return f"{self.l:g}-diversity ({kind}) of {self.subject}"
 
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        formula = self.formulas[self.kind]
-        return tuple(Rule(formula, name, self.bound, self.l) for name in self._each(columns))
+    def _words(self, level: float) -> str:
+        if self.kind == "recursive":
+            return (
+                f"In no group is the most frequent value of {self.subject} more than {level:.3g} times as frequent as "
+                f"the values from the {self.l:g}. most frequent on together."
+            )
+        if level <= 1:
+            return _all_the_same(self.subject)
+        if self.kind == "entropy":
+            return f"In every group {self.subject} is at least as uncertain as {level:.3g} equally frequent values."
+        return f"Every group holds at least {show_level(level)} different values of {self.subject}."
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any], attribute: str | None, k: int | None) -> PrivacyModel:
+        """Make the model; an l such as 2.0 is a whole number."""
+        whole = {"l": int(values["l"])} if float(values["l"]).is_integer() else {}
+        return super().from_options({**values, **whole}, attribute, k)
+
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        return tuple(Rule(self.kind, name, self.bound, self.l) for name in self.chosen(columns))
 
 
 @dataclass(frozen=True)
-class TCloseness(_Protecting):
+class TCloseness(SensitiveModel):
     """The sensitive values of every group are distributed as in the table, up to a distance ``t`` (Li et al. 2007).
 
     Parameters
@@ -300,29 +201,30 @@ class TCloseness(_Protecting):
     attribute: str | None = None
 
     key: ClassVar[str] = "t"
+    name: ClassVar[str] = "t-closeness"
     better: ClassVar[Better] = "lower"
-    formulas: ClassVar[dict[str, int]] = {
-        "equal": kernel.EQUAL,
-        "ordered": kernel.ORDERED,
-        "hierarchical": kernel.TREE,
-    }
+    compares: ClassVar[bool] = True
+    standard: ClassVar[tuple[dict[str, Any], ...]] = ({"t": 1.0},)
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("t", "--t", "t-closeness: distance of a group from the whole table."),
+        Option("distance", "--t-distance", "Distance of t-closeness: auto (default), equal, ordered or hierarchical."),
+    )
+    control: ClassVar[Control | None] = Control("t: distance to the whole table", low=0, high=1, step=0.05, above=True)
 
     def __post_init__(self) -> None:
-        _check_real("t-closeness", "t", self.t, "from 0 to 1", lambda a: 0 <= a <= 1)
-        _check_choice("t-closeness", "distance", self.distance, get_args(Distance))
-
-    def title(self) -> str:
-        """Name the model and what it looks at."""
-        return f"t-closeness of {self._of()}"
+        check_real(self.name, "t", self.t, "from 0 to 1", lambda a: 0 <= a <= 1)
+        check_choice(self.name, "distance", self.distance, get_args(Distance))
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
         distance = "" if self.distance == "auto" else f" ({self.distance})"
-        return f"t-closeness {self.t:g}{distance} of {self._of()}"
+        return f"t-closeness {self.t:g}{distance} of {self.subject}"
 
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        each = self._each(columns)
-        return tuple(Rule(self.formulas[self._distance(c)], name, self.t) for name, c in each.items())
+    def _words(self, level: float) -> str:
+        return f"In no group is {self.subject} distributed further than {level:.2g} (of 1) from the whole table."
+
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        return tuple(Rule(self._distance(column), name, self.t) for name, column in self.chosen(columns).items())
 
     def _distance(self, column: Column) -> str:
         attribute = column.attribute
@@ -344,7 +246,7 @@ class TCloseness(_Protecting):
 
 
 @dataclass(frozen=True)
-class DeltaDisclosure(_Protecting):
+class DeltaDisclosure(SensitiveModel):
     """No sensitive value is much more or less frequent in a group than in the table (Brickell and Shmatikov 2008).
 
     For shares q in the group and p in the table |ln(q/p)| < ``delta``; the bound is strict. Values that are absent from
@@ -362,26 +264,43 @@ class DeltaDisclosure(_Protecting):
     count_absent: bool = False
 
     key: ClassVar[str] = "delta"
+    name: ClassVar[str] = "delta-disclosure"
     better: ClassVar[Better] = "lower"
+    strict: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
+    unbounded: ClassVar[str] = (
+        "A value of the table is absent from a group, which reveals that no one in the group has it."
+    )
+    standard: ClassVar[tuple[dict[str, Any], ...]] = ({"delta": 1.0},)
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("delta", "--delta", "delta-disclosure: log ratio of shares in group and table."),
+    )
 
     def __post_init__(self) -> None:
-        _check_real("delta-disclosure", "delta", self.delta, "above 0", lambda a: a > 0)
+        check_real(self.name, "delta", self.delta, "above 0", lambda a: a > 0)
 
-    def title(self) -> str:
-        """Name the model and what it looks at."""
-        return f"delta-disclosure of {self._of()}"
+    @property
+    def joined_only_if(self) -> str | None:
+        """The setting that counts absent values: one that is absent from a group counts in its union with another."""
+        return None if self.count_absent else "count_absent=True"
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
-        return f"delta-disclosure {self.delta:g}{' (absent values too)' * self.count_absent} of {self._of()}"
+        return f"delta-disclosure {self.delta:g}{' (absent values too)' * self.count_absent} of {self.subject}"
 
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+    def _words(self, level: float) -> str:
+        return (
+            f"A value of {self.subject} that occurs in a group is at most {math.exp(level):.3g} times as frequent, or "
+            "as rare, there as in the whole table."
+        )
+
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
         other = float(self.count_absent)
-        return tuple(Rule(kernel.LOG_RATIO, name, self.delta, other) for name in self._each(columns))
+        return tuple(Rule("log ratio", name, self.delta, other) for name in self.chosen(columns))
 
 
 @dataclass(frozen=True)
-class BetaLikeness(_Protecting):
+class BetaLikeness(SensitiveModel):
     """No sensitive value gains more than ``beta`` times its share in the table: (q - p)/p ≤ beta (Cao and Karras 2012).
 
     The enhanced kind also asks for (q - p)/p ≤ -ln p, whatever beta is; where that fails the level is infinite.
@@ -397,76 +316,91 @@ class BetaLikeness(_Protecting):
     attribute: str | None = None
 
     key: ClassVar[str] = "beta"
+    name: ClassVar[str] = "beta-likeness"
     better: ClassVar[Better] = "lower"
+    compares: ClassVar[bool] = True
+    unbounded: ClassVar[str] = "The share of a value grows more in a group than any bound of this kind allows."
+    standard: ClassVar[tuple[dict[str, Any], ...]] = ({"beta": 1.0}, {"beta": 1.0, "kind": "enhanced"})
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("beta", "--beta", "beta-likeness: gain of a share in a group."),
+        Option("kind", "--beta-kind", "Kind of beta-likeness: basic (default) or enhanced."),
+    )
 
     def __post_init__(self) -> None:
-        _check_real("beta-likeness", "beta", self.beta, "above 0", lambda a: a > 0)
-        _check_choice("beta-likeness", "kind", self.kind, get_args(LikenessKind))
+        check_real(self.name, "beta", self.beta, "above 0", lambda a: a > 0)
+        check_choice(self.name, "kind", self.kind, get_args(LikenessKind))
 
     def title(self) -> str:
-        """Name the model and what it looks at."""
-        return f"beta-likeness ({self.kind}) of {self._of()}"
+        """Name the model, its kind, and what it looks at."""
+        return f"beta-likeness ({self.kind}) of {self.subject}"
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
-        return f"beta-likeness {self.beta:g} ({self.kind}) of {self._of()}"
+        return f"beta-likeness {self.beta:g} ({self.kind}) of {self.subject}"
 
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        formula = kernel.GAIN if self.kind == "basic" else kernel.BOUNDED_GAIN
-        return tuple(Rule(formula, name, self.beta) for name in self._each(columns))
+    def _words(self, level: float) -> str:
+        return (
+            f"No value of {self.subject} is more than {1 + level:.3g} times as frequent in a group as in the whole "
+            "table."
+        )
+
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        formula = "gain" if self.kind == "basic" else "bounded gain"
+        return tuple(Rule(formula, name, self.beta) for name in self.chosen(columns))
 
 
 @dataclass(frozen=True)
-class DeltaPresence(PrivacyModel):
-    """In every group of the population the share of released rows is from ``low`` to ``high`` (Nergiz et al. 2007).
+class AlphaKAnonymity(SensitiveModel):
+    """Groups of at least ``k`` rows, where no sensitive value has more than the share ``alpha`` (Wong et al. 2006).
 
-    ``attribute`` names the Boolean column that says which rows of the population are released. `measure` returns the
-    lowest and the highest share. This is the one model that also looks at groups without a released row: their share
-    is 0, which tells that nobody in them was released.
+    The level is the largest share; `KAnonymity` measures k.
 
     Examples
     --------
-    >>> DeltaPresence(0.1, 0.5, "in_study").describe()
-    'delta-presence 0.1 to 0.5 of in_study'
+    >>> AlphaKAnonymity(0.5, 4, "disease").describe()
+    '(0.5, 4)-anonymity of disease'
     """
 
-    low: float
-    high: float
-    attribute: str
+    alpha: float
+    k: int
+    attribute: str | None = None
 
-    key: ClassVar[str] = "presence"
-    better: ClassVar[Better] = "within"
+    key: ClassVar[str] = "alpha"
+    name: ClassVar[str] = "(alpha, k)-anonymity"
+    better: ClassVar[Better] = "lower"
+    standard: ClassVar[tuple[dict[str, Any], ...]] = ({"alpha": 1.0, "k": 1},)
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("alpha", "--alpha", "(alpha, k)-anonymity: largest share of a value in a group."),
+    )
 
     def __post_init__(self) -> None:
-        _check_column("delta-presence", self.attribute)
-        _check_real("delta-presence", "low", self.low, "from 0 to 1", lambda a: 0 <= a <= 1)
-        _check_real("delta-presence", "high", self.high, "from 0 to 1", lambda a: 0 <= a <= 1)
-        if self.low > self.high:
-            raise ShoalError(
-                f"delta-presence needs low ≤ high, not low={self.low!r} and high={self.high!r}: swap them."
-            )
+        check_real(self.name, "alpha", self.alpha, "above 0 and at most 1", lambda a: 0 < a <= 1)
+        check_whole(self.name, "k", self.k)
 
     @property
-    def bound(self) -> tuple[float, float]:
-        """The lowest and the highest share asked for."""
-        return float(self.low), float(self.high)
+    def at_least(self) -> int:
+        """The k asked for."""
+        return int(self.k)
 
     def title(self) -> str:
-        """Name the model and what it looks at."""
-        return f"delta-presence of {self.attribute}"
+        """Name what is measured, and of which attribute."""
+        return f"largest share (alpha) of {self.subject}"
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
-        return f"delta-presence {self.low:g} to {self.high:g} of {self.attribute}"
+        return f"({self.alpha:g}, {self.k})-anonymity of {self.subject}"
 
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        return (Rule(kernel.PRESENCE, None, self.high, self.low),)
+    def _words(self, level: float) -> str:
+        if level >= 1:
+            return _all_the_same(self.subject)
+        return f"No value of {self.subject} is shared by more than {level:.0%} of a group."
 
-    def measure(self, counts: Counts) -> tuple[float, float]:
-        """Return the lowest and the highest share of released rows; (1, 0) when there are no groups."""
-        shares = self.levels(counts)
-        shares = shares[~np.isnan(shares)]
-        return float(shares.min(initial=1.0)), float(shares.max(initial=0.0))
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        return tuple(Rule("share", name, self.alpha) for name in self.chosen(columns))
+
+    def rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        """Return the rules about k and about alpha."""
+        return (Rule("rows", None, self.k), *self._level_rules(columns))
 
 
 @dataclass(frozen=True)
@@ -485,46 +419,89 @@ class KMap(PrivacyModel):
     attribute: str
 
     key: ClassVar[str] = "kmap"
+    name: ClassVar[str] = "k-map"
     better: ClassVar[Better] = "higher"
+    about_population: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("k", "--kmap", "k-map: rows of the population that a released row may be."),
+    )
 
     def __post_init__(self) -> None:
-        _check_whole("k-map", "k", self.k)
-        _check_column("k-map", self.attribute)
-
-    @property
-    def bound(self) -> float:
-        """The k asked for."""
-        return float(self.k)
-
-    def title(self) -> str:
-        """Name the model and what it looks at."""
-        return f"k-map of {self.attribute}"
+        check_whole(self.name, "k", self.k)
+        check_column(self.name, self.attribute)
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
         return f"{self.k}-map of {self.attribute}"
 
-    def _measured(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-        return (Rule(kernel.POPULATION, None, self.k),)
+    def _words(self, level: float) -> str:
+        return f"Every released row may be any of at least {show_level(level)} rows of the population."
+
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        return (Rule("population", None, self.k),)
 
 
-MODELS: dict[str, type[PrivacyModel]] = {
-    model.key: model
-    for model in (
-        KAnonymity,
-        AlphaKAnonymity,
-        LDiversity,
-        TCloseness,
-        DeltaDisclosure,
-        BetaLikeness,
-        DeltaPresence,
-        KMap,
+@dataclass(frozen=True)
+class DeltaPresence(PrivacyModel):
+    """In every group of the population the share of released rows is from ``low`` to ``high`` (Nergiz et al. 2007).
+
+    ``attribute`` names the Boolean column that says which rows of the population are released. `measure` returns the
+    lowest and the highest share. This is the one model that also looks at groups without a released row: their share
+    is 0, which reveals that no one in them was released.
+
+    Examples
+    --------
+    >>> DeltaPresence(0.1, 0.5, "in_study").describe()
+    'delta-presence 0.1 to 0.5 of in_study'
+    """
+
+    low: float
+    high: float
+    attribute: str
+
+    key: ClassVar[str] = "presence"
+    name: ClassVar[str] = "delta-presence"
+    better: ClassVar[Better] = "within"
+    about_population: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("low", "--presence-low", "delta-presence: least share of a group.", default=0.0),
+        Option("high", "--presence-high", "delta-presence: largest share of a group.", default=1.0),
     )
-}
+
+    def __post_init__(self) -> None:
+        check_column(self.name, self.attribute)
+        check_real(self.name, "low", self.low, "from 0 to 1", lambda a: 0 <= a <= 1)
+        check_real(self.name, "high", self.high, "from 0 to 1", lambda a: 0 <= a <= 1)
+        if self.low > self.high:
+            raise ShoalError(
+                f"delta-presence needs low ≤ high, not low={self.low!r} and high={self.high!r}: swap them."
+            )
+
+    @property
+    def bound(self) -> tuple[float, float]:
+        """The lowest and the highest share asked for."""
+        return float(self.low), float(self.high)
+
+    def describe(self) -> str:
+        """Say in a few words what is asked for."""
+        return f"delta-presence {self.low:g} to {self.high:g} of {self.attribute}"
+
+    def _words(self, level: tuple[float, float]) -> str:
+        low, high = level
+        return f"In every group of the population from {low:.0%} to {high:.0%} of the rows are released."
+
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        return (Rule("presence", None, self.high, self.low),)
+
+    def measure(self, counts: Counts) -> tuple[float, float]:
+        """Return the lowest and the highest share of released rows; (1, 0) when there are no groups."""
+        shares = self.levels(counts)
+        shares = shares[shares == shares]  # without nan
+        return float(shares.min(initial=1.0)), float(shares.max(initial=0.0))
 
 
 def check_constraints(constraints: Any) -> tuple[PrivacyModel, ...]:
-    """Constraints as a tuple, or one sentence about what is none."""
+    """Return the constraints as a tuple; refuse whatever is not a privacy model."""
     if isinstance(constraints, PrivacyModel):
         raise ShoalError(f"constraints must be a list: write [{constraints!r}].")
     if not isinstance(constraints, Iterable) or isinstance(constraints, str):
@@ -537,7 +514,7 @@ def check_constraints(constraints: Any) -> tuple[PrivacyModel, ...]:
 
 
 def show_level(level: Any) -> str:
-    """A level as people write it."""
+    """Write a level for people."""
     if isinstance(level, tuple):
         return " to ".join(show_level(part) for part in level)
     if isinstance(level, str):
@@ -547,49 +524,5 @@ def show_level(level: Any) -> str:
     return f"{level:,.0f}" if float(level).is_integer() else f"{level:.4g}"
 
 
-def rule_row(rule: Rule, index: Mapping[str, int]) -> tuple[int, int, float, float]:
-    """A rule as numbers; ``index`` gives the column of each attribute."""
-    return rule.formula, -1 if rule.attribute is None else index[rule.attribute], rule.bound, rule.other
-
-
-def _rule_levels(rule: Rule, counts: Counts) -> NDArray[np.float64]:
-    if rule.attribute is None:
-        return np.asarray(kernel.size_levels(rule.formula, counts.sizes, counts.population))
-    tally = counts.sensitive[rule.attribute]
-    column = counts.columns[rule.attribute] if rule.formula == kernel.TREE else None
-    laid_out = kernel.lay_out([rule_row(rule, {rule.attribute: 0})], [prior_of(tally.reference, column)])
-    return np.asarray(kernel.tally_levels(laid_out, 0, tally.indptr, tally.values, tally.counts))
-
-
-def prior_of(shares: NDArray[np.float64], climbed: Column | None) -> kernel.Prior:
-    """What is known of a column before any group is seen; with its hierarchy where a rule climbs it."""
-    if climbed is None or climbed.tree is None:
-        return kernel.Prior(shares, np.empty((shares.size, 0), dtype=np.int32), np.empty(0))
-    tree = climbed.tree
-    return kernel.Prior(shares, *kernel.climb(tree.table, tree.parent, tree.level))
-
-
-def _sensitive(counts: Counts) -> dict[str, Column]:
-    return {name: counts.columns[name] for name in counts.sensitive}
-
-
-def _check_whole(model: str, name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ShoalError(f"{model} needs a whole number {name} of at least 1, not {value!r}: choose {name}=2 or more.")
-
-
-def _check_real(model: str, name: str, value: object, where: str, fits: Any) -> None:
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value) or not fits(value):  # type: ignore[arg-type]
-        raise ShoalError(f"{model} needs a number {name} {where}, not {value!r}: choose {name} in that range.")
-
-
-def _check_column(model: str, attribute: object) -> None:
-    if not isinstance(attribute, str) or not attribute:
-        raise ShoalError(f"{model} needs the name of the column that says which rows are released, not {attribute!r}.")
-
-
-def _check_choice(model: str, name: str, value: object, choices: Sequence[str]) -> None:
-    if value not in choices:
-        there = ", ".join(repr(choice) for choice in choices)
-        raise ShoalError(f"{model} has no {name} {value!r}: choose one of {there}.")
+def _all_the_same(name: str) -> str:
+    return f"In at least one group all rows have the same value of {name}, so that being in the group reveals it."

@@ -11,16 +11,16 @@ from shoal.errors import ShoalError
 
 
 class SizeCounts(NamedTuple):
-    """How many groups there are of each size: a few numbers, however many groups there are."""
+    """The number of groups of each size: few numbers, also of many groups."""
 
     rows: np.ndarray
-    """int: released rows of a group, ascending."""
+    """int: numbers of released rows of a group, ascending."""
     groups: np.ndarray
-    """int: groups of so many rows."""
+    """int: number of groups with as many rows."""
 
     @property
     def median(self) -> float:
-        """Size of the group in the middle."""
+        """The median group size."""
         n, upto = int(self.groups.sum()), np.cumsum(self.groups)
         middle = np.searchsorted(upto, [(n - 1) // 2, n // 2], side="right")
         return float(self.rows[middle].mean())
@@ -34,7 +34,7 @@ class Risk(NamedTuple):
     journalist: float
     """The same for a person of the population; equals ``prosecutor`` where no population is given."""
     marketer: float
-    """Share of all rows that would be matched rightly on average: groups / rows."""
+    """Average share of all rows that would be matched correctly: groups / rows."""
     above: float
     """Share of the rows whose risk is above the threshold."""
     unique: float
@@ -49,7 +49,7 @@ def risk(
     population: np.ndarray | None = None,
     groups: np.ndarray | None = None,
 ) -> Risk:
-    """Risks of re-identification from the sizes of the groups of released rows.
+    """Compute the risks of re-identification from the sizes of the groups of released rows.
 
     Parameters
     ----------
@@ -60,10 +60,14 @@ def risk(
     population : int array (groups,), optional
         Rows of the population in each group.
     groups : int array (groups,), optional
-        How many groups each entry stands for; by default one.
+        Number of groups that each entry stands for; 1 by default.
+
+    Returns
+    -------
+    Risk
     """
     if not isinstance(threshold, numbers.Real) or not 0 < threshold <= 1:
-        raise ShoalError(f"The threshold of a risk lies above 0 and up to 1, not at {threshold!r}.")
+        raise ShoalError(f"The threshold of a risk must be above 0 and at most 1, not {threshold!r}: choose 0.2.")
     known = sizes > 0
     sizes = sizes[known].astype(float)
     if len(sizes) == 0:

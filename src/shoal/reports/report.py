@@ -21,7 +21,7 @@ from shoal.data.files import replacing
 from shoal.data.schema import Schema
 from shoal.partition.geometry import group_members
 from shoal.partition.losses import Loss
-from shoal.privacy.models import show_level
+from shoal.privacy.models import MODELS, show_level
 from shoal.privacy.risk import Risk, SizeCounts
 
 MOST_SIZES = 8
@@ -133,7 +133,7 @@ def facts(
         "rows": checked.rows,
         "groups": checked.groups,
         "suppressed": release.suppressed,
-        "models": [measured._asdict() | {"meaning": meaning(measured)} for measured in checked.measured],
+        "models": [measured._asdict() for measured in checked.measured],
         "risk": {"before": None if raw_risk is None else raw_risk._asdict(), "after": checked.risk._asdict()},
         "loss": release.loss._asdict(),
         "attributes": [{"name": a.name, "role": a.role, "kind": a.kind, "weight": a.weight} for a in schema],
@@ -149,45 +149,8 @@ def facts(
 
 
 def promise(k: float, quasi: Sequence[str]) -> str:
-    """What a release guarantees, in careful words: never "anonymous", always with respect to what."""
+    """Say what a release guarantees: never "anonymous" alone, always with respect to named columns."""
     return f"{show_level(k)}-anonymous with respect to {listed(quasi, MOST_COLUMNS)}"
-
-
-def meaning(measured: Any) -> str:
-    """What a measured level says, in words."""
-    level, attribute = measured.level, measured.attribute or "every sensitive attribute"
-    if measured.key == "presence":
-        low, high = (f"{share:.0%}" for share in level)
-        return f"In every group of the population from {low} to {high} of the rows are released."
-    if measured.key == "identifier":
-        return f"The identifier {attribute} is in the table and names the person of every row."
-    if math.isinf(level):
-        return _UNBOUNDED.get(measured.key, "No bound can be given.")
-    if (measured.key == "l" and measured.better == "higher" and level <= 1) or (measured.key == "alpha" and level >= 1):
-        return f"In some group all rows have the same value of {attribute}, so whoever is in it has it too."
-    if measured.key == "l" and measured.better == "lower":
-        return f"The most frequent value of {attribute} in a group is {level:.3g} times as frequent as the rare ones."
-    if measured.key == "l" and "entropy" in measured.model:
-        return f"In every group {attribute} is as uncertain as {level:.3g} equally frequent values."
-    return _MEANINGS[measured.key](level, attribute)
-
-
-_MEANINGS = {
-    "k": lambda level, _: f"Every row equals at least {show_level(level - 1)} others in all quasi-identifiers.",
-    "kmap": lambda level, _: f"Every released row may be any of at least {show_level(level)} rows of the population.",
-    "l": lambda level, name: f"Every group holds at least {show_level(level)} different values of {name}.",
-    "alpha": lambda level, name: f"No value of {name} is shared by more than {level:.0%} of a group.",
-    "t": lambda level, name: f"In no group {name} is distributed further than {level:.2g} (of 1) from the whole table.",
-    "delta": lambda level, name: f"A value of {name} that occurs in a group is at most {math.exp(level):.3g} times "
-    "as frequent, or as rare, there as in the whole table.",
-    "beta": lambda level, name: f"No value of {name} is more than {1 + level:.3g} times as frequent in a group "
-    "as in the whole table.",
-}  # fmt: skip
-_UNBOUNDED = {
-    "l": "A group has too few different values.",
-    "delta": "A value of the table is absent from a group, which tells that nobody there has it.",
-    "beta": "A value gains more in a group than any bound of this kind allows.",
-}
 
 
 def dump_json(content: Any) -> str:
@@ -237,8 +200,7 @@ def show_asked(measured: Mapping[str, Any]) -> str:
         return ""
     if isinstance(asked, (str, tuple, list)):
         return show_level(asked if isinstance(asked, str) else tuple(asked))
-    strict = measured["key"] == "delta" or (measured["key"] == "l" and measured["better"] == "lower")
-    sign = "≥" if measured["better"] == "higher" else "<" if strict else "≤"
+    sign = "≥" if measured["better"] == "higher" else "<" if MODELS[measured["key"]].strict else "≤"
     return f"{sign} {show_level(asked)}"
 
 

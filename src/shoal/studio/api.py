@@ -8,15 +8,16 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response, UploadFile
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.concurrency import run_in_threadpool
 
 from shoal import __version__
 from shoal.data.schema import KINDS, ROLES
 from shoal.errors import ShoalError
+from shoal.privacy.base import Control
 from shoal.studio import exports, trees
 from shoal.studio.desk import MOST_CENSUS, Workspace
-from shoal.studio.settings import methods
+from shoal.studio.settings import methods, offered_levels
 from shoal.studio.shaping import plain
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -62,13 +63,23 @@ class Move(Strict):
     node: Name
 
 
-class SettingsChange(Strict):
+def _level_type(control: Control) -> Any:
+    bounds: dict[str, Any] = {"gt" if control.above else "ge": control.low, "le": control.high}
+    return Annotated[int if control.is_whole else float, Field(**bounds)] | None
+
+
+_LevelsChange: Any = create_model(
+    "_LevelsChange",
+    __base__=Strict,
+    **{key: (_level_type(control), None) for key, control in offered_levels().items()},  # type: ignore[call-overload]
+)
+
+
+class SettingsChange(_LevelsChange):  # type: ignore[misc]
     """Settings to change."""
 
     method: str | None = None
     k: Annotated[int, Field(ge=2, le=10_000)] | None = None
-    l: Annotated[int, Field(ge=2, le=1000)] | None = None  # noqa: E741
-    t: Annotated[float, Field(gt=0, le=1)] | None = None
     suppression: Annotated[float, Field(ge=0, le=1)] | None = None
     model: str | None = None
     weights: dict[str, Annotated[float, Field(ge=0, le=1000)]] | None = None
@@ -239,7 +250,7 @@ def drop_hierarchy(desk: AtDesk, name: str) -> None:
 
 @router.patch("/settings", tags=["shape"])
 def change_settings(desk: AtDesk, asked: SettingsChange) -> dict[str, Any]:
-    """Change how the table is to be released; null takes l, t or the model away."""
+    """Change how the table is to be released; null takes a level or the model away."""
     given = asked.model_dump(exclude_unset=True)
     for name in ("method", "k", "suppression", "weights"):
         if name in given and given[name] is None:

@@ -6,13 +6,16 @@ import io
 import shlex
 import tempfile
 import zipfile
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
 
+import shoal
 from shoal.errors import ShoalError
+from shoal.privacy.models import PrivacyModel
 from shoal.reports.report import report
 from shoal.studio import audits
 from shoal.studio.desk import Workspace
+from shoal.studio.settings import option_of
 from shoal.studio.shaping import SEED
 
 
@@ -29,8 +32,9 @@ def command(desk: Workspace) -> str:
     settings = desk.settings
     words = ["shoal", "anonymize", source_name(desk), "--schema", "schema.toml", "--method", settings.method]
     words += ["--k", str(settings.k)]
-    for option, value in (("--l", settings.l), ("--t", settings.t), ("--suppress", settings.suppression or None)):
-        words += [] if value is None else [option, f"{value:g}"]
+    for key, level in settings.levels.items():
+        words += [option_of(key).flag, f"{level:g}"]
+    words += ["--suppress", f"{settings.suppression:g}"] if settings.suppression else []
     for name, value in settings.options().items():
         words += ["--option", f"{name}={value}"]
     return shlex.join([*words, "--seed", str(SEED), "--out", "released.csv", "--report", "report.html"])
@@ -39,14 +43,17 @@ def command(desk: Workspace) -> str:
 def snippet(desk: Workspace) -> str:
     """The lines of Python that make the same release."""
     settings = desk.settings
-    names = ["Schema", "anonymize", *(type(one).__name__ for one in settings.constraints())]
-    asked = ", ".join(repr(one) for one in _calls(settings))
+    homes = {type(one).__name__: type(one).__module__ for one in settings.constraints()}
+    names = ["Schema", "anonymize", *(name for name in homes if name in shoal.__all__)]
+    others = [f"from {home} import {name}" for name, home in homes.items() if name not in shoal.__all__]
+    asked = ", ".join(_call_of(one) for one in settings.constraints())
     further = "".join(f", {name}={value!r}" for name, value in settings.options().items())
     suppressed = f", suppression={settings.suppression!r}" if settings.suppression else ""
     listed = f", constraints=[{asked}]" if asked else ""
     return "\n".join(
         [
-            f"from shoal import {', '.join(sorted(set(names), key=str.lower))}",
+            f"from shoal import {', '.join(sorted(names, key=str.lower))}",
+            *others,
             "from shoal.data.files import read_table",
             "",
             f"frame = read_table({source_name(desk)!r})",
@@ -60,22 +67,16 @@ def snippet(desk: Workspace) -> str:
     )
 
 
-class _Call(str):
-    """A call that is written as it is."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _calls(settings: Any) -> list[_Call]:
-    found = []
-    if settings.l is not None:
-        found.append(_Call(f"LDiversity({settings.l})"))
-    if settings.t is not None:
-        found.append(_Call(f"TCloseness({settings.t!r})"))
-    return found
+def _call_of(model: PrivacyModel) -> str:
+    """Return the call that makes a privacy model, without parameters that have their default."""
+    given = []
+    for one in fields(model):  # type: ignore[arg-type]
+        value = getattr(model, one.name)
+        if one.default is MISSING:
+            given.append(repr(value))
+        elif value != one.default:
+            given.append(f"{one.name}={value!r}")
+    return f"{type(model).__name__}({', '.join(given)})"
 
 
 def source_name(desk: Workspace) -> str:

@@ -9,7 +9,8 @@ from shoal.anonymizers import find_method, method_names
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.models import model_names
-from shoal.privacy.models import LDiversity, PrivacyModel, TCloseness
+from shoal.privacy.base import Control, Option, PrivacyModel
+from shoal.privacy.models import MODELS
 from shoal.studio.estimators import is_file_name
 
 LEAST_K, MOST_K = 2, 10_000
@@ -23,8 +24,8 @@ class Settings:
 
     method: str = "mondrian"
     k: int = 10
-    l: int | None = None  # noqa: E741 - what the model is called
-    t: float | None = None
+    levels: dict[str, float] = field(default_factory=dict)
+    """Levels asked for beside k, by the keys of the privacy models; each is a setting of its own to the outside."""
     suppression: float = 0.0
     model: str | None = "tree"
     weights: dict[str, float] = field(default_factory=dict)
@@ -32,11 +33,12 @@ class Settings:
 
     def changed(self, **changes: Any) -> Settings:
         """The same with some values changed, all of them checked."""
-        known = {one.name for one in fields(self)}
+        known = self.to_dict()
         for name in changes:
             if name not in known:
                 raise ShoalError(f"There is no setting {name!r}: choose {', '.join(sorted(known))}.")
-        made = replace(self, **changes)
+        levels = {key: changes.pop(key, known[key]) for key in offered_levels()}
+        made = replace(self, levels={key: one for key, one in levels.items() if one is not None}, **changes)
         made.check()
         return made
 
@@ -45,10 +47,10 @@ class Settings:
         find_method(self.method)
         if isinstance(self.k, bool) or not isinstance(self.k, int) or not LEAST_K <= self.k <= MOST_K:
             raise ShoalError(f"k={self.k!r}: choose a whole number from {LEAST_K} to {MOST_K:,}.")
-        if self.l is not None and (isinstance(self.l, bool) or not isinstance(self.l, int) or self.l < 2):
-            raise ShoalError(f"l={self.l!r}: choose a whole number from 2 on, or none.")
-        if self.t is not None and not 0 < self.t <= 1:
-            raise ShoalError(f"t={self.t!r}: choose a number above 0 and up to 1, or none.")
+        for key, level in self.levels.items():
+            control = offered_levels()[key]
+            if not control.takes(level):
+                raise ShoalError(f"{key}={level!r}: choose {control.describe()}, or leave it empty.")
         if not 0 <= self.suppression <= 1:
             raise ShoalError(f"suppression={self.suppression!r}: choose a share from 0 to 1.")
         if self.model is not None and self.model not in model_names() and not is_file_name(self.model):
@@ -59,12 +61,8 @@ class Settings:
 
     def constraints(self) -> list[PrivacyModel]:
         """Privacy models that are asked for beside k."""
-        asked: list[PrivacyModel] = []
-        if self.l is not None:
-            asked.append(LDiversity(self.l))
-        if self.t is not None:
-            asked.append(TCloseness(self.t))
-        return asked
+        given = [(MODELS[key], {option_of(key).field: level}) for key, level in self.levels.items()]
+        return [model.from_options(values, None, self.k) for model, values in given]
 
     def weighted(self, schema: Schema) -> Schema:
         """The schema with these weights; those of attributes that are no quasi-identifier mean nothing."""
@@ -77,12 +75,26 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        values: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            values |= {key: value.get(key) for key in offered_levels()} if one.name == "levels" else {one.name: value}
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """What :meth:`to_dict` wrote."""
         return cls().changed(**values)
+
+
+def offered_levels() -> dict[str, Control]:
+    """Return the fields in which levels of privacy models are set, by the keys of the models."""
+    return {key: model.control for key, model in MODELS.items() if model.control is not None}
+
+
+def option_of(key: str) -> Option:
+    """Return the option of the command line for the level of a privacy model."""
+    return MODELS[key].levels_asked()[0]
 
 
 def methods() -> dict[str, str]:

@@ -40,7 +40,6 @@ from shoal.engines.spark.worker import answer_all
 from shoal.errors import DataError, ShoalError
 from shoal.partition.losses import Loss
 from shoal.partition.recoding import TEXT_RECODINGS
-from shoal.privacy.models import DeltaDisclosure
 from shoal.privacy.rules import membership
 
 if TYPE_CHECKING:
@@ -156,10 +155,10 @@ class SparkAnonymizer:
         require_guide(self.y, table.columns)
         require_same_columns([name for name in table.columns if name not in left_out(self.y, schema)], schema)
         for constraint in self.method.constraints:
-            if isinstance(constraint, DeltaDisclosure) and not constraint.count_absent:
+            if constraint.joined_only_if is not None:
                 raise ShoalError(
                     f"{constraint.describe()} may break where groups of two fragments are released alike: use "
-                    "count_absent=True, or work in memory."
+                    f"{constraint.joined_only_if}, or work in memory."
                 )
         return schema
 

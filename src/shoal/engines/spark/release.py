@@ -50,7 +50,7 @@ from shoal.engines.tasks.release import StagedPieces, release_pieces
 from shoal.errors import DataError, ShoalError
 from shoal.partition.losses import Loss
 from shoal.privacy.checking import Checked, Judge, require_checkable
-from shoal.privacy.models import DeltaDisclosure, PrivacyModel, check_constraints
+from shoal.privacy.models import PrivacyModel, check_constraints
 from shoal.privacy.rules import membership
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _types_here(spark: RunningSpark, source: str, out: str, request: ReleaseRequ
         return None
     if request.method.wants_counts:
         return None
-    if any(isinstance(one, DeltaDisclosure) and not one.count_absent for one in request.method.constraints):
+    if any(one.joined_only_if is not None for one in request.method.constraints):
         return None
     types = plain_types(local_path(spark, source))
     return types if types is not None and can_compare(types, request.schema) else None

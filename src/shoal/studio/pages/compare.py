@@ -11,12 +11,14 @@ from shoal.studio.desk import Workspace
 from shoal.studio.pages import layout
 from shoal.studio.pages.frontier import draw_frontier, point_of
 from shoal.studio.pages.lattice_drawing import TAGS, Drawn, draw_lattice
+from shoal.studio.settings import offered_levels
 
 PATH = "/compare"
 TITLES = (
-    "Variant", "", "Method", "#k", "#l", "#t", "#Weights", "#Groups", "#Smallest", "#NCP loss", "#Suppressed",
-    "Score before → after", "#Highest risk", "#Average risk",
+    "#Weights", "#Groups", "#Smallest", "#NCP loss", "#Suppressed", "Score before → after", "#Highest risk",
+    "#Average risk",
 )  # fmt: skip
+"""Titles of the figures; before them are those of the method and its levels."""
 
 
 def add(studio: Any) -> None:
@@ -77,7 +79,8 @@ class ComparePage:
 
     def _draw_table(self, variants: list[dict[str, Any]]) -> None:
         used = self.desk.settings.to_dict()
-        with layout.table(*TITLES, label="Variants side by side") as body:
+        levels = [f"#{key}" for key in ("k", *offered_levels())]
+        with layout.table("Variant", "", "Method", *levels, *TITLES, label="Variants side by side") as body:
             body.props["data-testid"] = "variants"
             for variant in variants:
                 self._draw_variant(variant, variant["settings"] == used)
@@ -96,8 +99,9 @@ class ComparePage:
                 self._draw_buttons(name)
             with layout.cell("whitespace-nowrap"):
                 ui.label(settings["method"])
-            for text in (str(settings["k"]), _or_dash(settings["l"]), _or_dash(settings["t"])):
-                _number(text)
+            _number(str(settings["k"]))
+            for key in offered_levels():
+                _number(_or_dash(settings.get(key)))
             _draw_weights(settings["weights"])
             for text in _measured(variant):
                 _number(text)

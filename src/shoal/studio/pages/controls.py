@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nicegui import ui
 
 from shoal.models import model_names
+from shoal.privacy.base import Control
 from shoal.studio.estimators import ENDINGS
 from shoal.studio.pages import layout
 from shoal.studio.pages.figures import MODELS
-from shoal.studio.settings import LEAST_K, MOST_K, Settings, methods
+from shoal.studio.settings import LEAST_K, MOST_K, Settings, methods, offered_levels
 
 MOST_BY_SLIDER = 100
 MOST_WEIGHT = 5.0
@@ -36,7 +36,6 @@ class Controls:
     """Method, privacy models, suppression, and the model that is trained."""
 
     def __init__(self, settings: Settings, change: Change, bring: Callable[[Path, str], Awaitable[None]]) -> None:
-        self._settings = settings
         self._change = change
         self._bring = bring
         with ui.card().classes("w-full gap-3"):
@@ -49,10 +48,11 @@ class Controls:
 
     def follow(self, settings: Settings) -> None:
         """Show what is set, also where somebody else did."""
-        self._settings = settings
+        self._set_to = settings.to_dict()
         self._method.value, self._told.text = settings.method, methods()[settings.method]
         self._k.value, self._k_slider.value = settings.k, _by_slider(settings.k)
-        self._l.value, self._t.value = settings.l, settings.t
+        for key, level in self._levels.items():
+            level.value = settings.levels.get(key)
         self._suppression.value = round(100 * settings.suppression, 4)
         if settings.model is not None and settings.model not in self._model.options:
             self._model.set_options(dict(self._model.options) | {settings.model: settings.model})
@@ -60,9 +60,9 @@ class Controls:
 
     async def _set(self, name: str, value: Any) -> None:
         """Ask for another value; widgets also report what :meth:`follow` shows, which is no news."""
-        if value != getattr(self._settings, name):
+        if value != self._set_to[name]:
             # The desk checks the value when it is told.
-            self._settings = replace(self._settings, **{name: value})
+            self._set_to[name] = value
             if name == "k":
                 self._k_slider.value = _by_slider(value)
             await self._change(**{name: value})
@@ -78,7 +78,7 @@ class Controls:
 
     def _choose_k(self) -> None:
         async def slide(event: Any) -> None:
-            if event.value is not None and int(event.value) != _by_slider(self._settings.k):
+            if event.value is not None and int(event.value) != _by_slider(self._set_to["k"]):
                 self._k.value = int(event.value)
 
         async def write(event: Any) -> None:
@@ -93,24 +93,25 @@ class Controls:
             layout.mark(self._k.props("dense outlined"), "k")
 
     def _choose_further(self) -> None:
-        async def set_l(event: Any) -> None:
-            await self._set("l", None if event.value is None else _whole(event.value))
-
-        async def set_t(event: Any) -> None:
-            await self._set("t", event.value)
-
         async def set_suppression(event: Any) -> None:
             if event.value is not None:
                 await self._set("suppression", round(event.value / 100, 6))
 
-        self._l = ui.number("l: sensitive values in a group", min=2, step=1, on_change=set_l)
-        layout.mark(self._l.props("clearable placeholder='not asked for'"), "l")
-        self._t = ui.number("t: distance to the whole table", min=0, max=1, step=0.05, on_change=set_t)
-        layout.mark(self._t.props("clearable placeholder='not asked for'"), "t")
+        self._levels = {key: self._choose_level(key, control) for key, control in offered_levels().items()}
         self._suppression = ui.number("Rows that may be left out", min=0, max=100, step=1, on_change=set_suppression)
         layout.mark(self._suppression.props("suffix=%"), "suppression")
-        for one in (self._l, self._t, self._suppression):
+        for one in (*self._levels.values(), self._suppression):
             one.props("dense outlined stack-label").classes("w-full")
+
+    def _choose_level(self, key: str, control: Control) -> ui.number:
+        async def write(event: Any) -> None:
+            whole = control.is_whole and event.value is not None
+            await self._set(key, _whole(event.value) if whole else event.value)
+
+        low, high, step = control.low, control.high, control.step
+        level = ui.number(control.label, min=low, max=high, step=step, on_change=write)
+        layout.mark(level.props("clearable placeholder='not asked for'"), key)
+        return level
 
     def _choose_model(self) -> None:
         async def choose(event: Any) -> None:

@@ -1,0 +1,283 @@
+"""The base of all privacy models: levels of groups from their counts, and the description of a model by itself.
+
+The command line, the studio, reports, checks and engines read all that they need to know of a model from its class.
+Nothing heavy is imported before a level is measured, because the command line lists the options of all models.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from shoal.errors import SchemaError, ShoalError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shoal.data.table import Column
+    from shoal.privacy.counts import Counts
+
+Better = Literal["higher", "lower", "within"]
+
+MODELS: dict[str, type[PrivacyModel]] = {}
+"""All privacy models by key, in the order in which options are listed; a class enters when it is defined."""
+
+
+class Rule(NamedTuple):
+    """One formula, the sensitive attribute it looks at (None: only the size of the group), and its bound."""
+
+    formula: str
+    """A name of ``shoal._kernels.privacy.FORMULAS``."""
+    attribute: str | None
+    bound: float
+    other: float = 0.0
+
+
+class Control(NamedTuple):
+    """The field of the studio's pages in which people set the level of a model."""
+
+    label: str
+    low: float
+    high: float
+    step: float
+    """Steps of 1: only whole numbers can be set."""
+    above: bool = False
+    """True if levels must be above ``low``, which itself is refused."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if only whole numbers can be set."""
+        return self.step == 1
+
+    def takes(self, level: object) -> bool:
+        """Tell whether a level can be set."""
+        kind = int if self.is_whole else (int, float)
+        if isinstance(level, bool) or not isinstance(level, kind) or not self.low <= level <= self.high:
+            return False
+        return level > self.low or not self.above
+
+    def describe(self) -> str:
+        """Say which levels can be set."""
+        start = f"above {self.low:,g} and up to" if self.above else f"from {self.low:,g} to"
+        return f"a {'whole ' * self.is_whole}number {start} {self.high:,g}"
+
+
+class Option(NamedTuple):
+    """An option of the command line, and the field of a privacy model that it sets.
+
+    An option of a field without a default asks for the model; the other options of the model say more about it.
+    """
+
+    field: str
+    flag: str
+    help: str
+    default: float | None = None
+    """The value where the model is asked for by another option."""
+
+    @property
+    def parameter(self) -> str:
+        """The name of the option as a parameter of a command."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+class PrivacyModel(ABC):
+    """A level of protection that every group must reach, as a frozen dataclass.
+
+    A subclass with a ``key`` is a privacy model, and registers itself in `MODELS`.
+
+    Attributes
+    ----------
+    key : str
+        One word for result tables and for the studio's settings.
+    name : str
+        The name of the model in sentences.
+    better : {"higher", "lower", "within"}
+        The levels that protect more; ``"within"``: those between two bounds.
+    bound : float or (float, float)
+        The level asked for.
+    strict : bool
+        True if levels must be below an upper bound; by default they may reach it.
+    attribute : str or None
+        The column that the model looks at: of sensitive models a sensitive attribute, or None for each; of models about
+        a population the Boolean column that says which rows are released.
+    compares : bool
+        True if groups are compared with the whole table; checks list such models last.
+    unbounded : str
+        The meaning of an infinite level.
+    options : tuple of Option
+        The options of the command line.
+    control : Control or None
+        The field of the studio for the level that the first option gives; None if the studio has none.
+    standard : tuple of dict
+        Fields of the models that every check measures, whatever is asked for; their levels are not used as bounds.
+    """
+
+    key: ClassVar[str]
+    name: ClassVar[str]
+    strict: ClassVar[bool] = False
+    about_sensitive: ClassVar[bool] = False
+    about_population: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
+    unbounded: ClassVar[str] = "No bound can be given."
+    options: ClassVar[tuple[Option, ...]] = ()
+    control: ClassVar[Control | None] = None
+    standard: ClassVar[tuple[dict[str, Any], ...]] = ()
+    attribute: str | None
+
+    def __init_subclass__(cls) -> None:
+        if "key" in vars(cls):
+            MODELS[cls.key] = cls
+
+    # Levels
+
+    @property
+    @abstractmethod
+    def better(self) -> Better:
+        """The levels that protect more."""
+
+    @property
+    def bound(self) -> Any:
+        """The level asked for: the first field."""
+        return float(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+    @abstractmethod
+    def _level_rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        """Return the rules whose worst level is the level of this model, given the sensitive columns there are."""
+
+    def rules(self, columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+        """Return all rules that a group must satisfy, given the sensitive columns there are."""
+        return self._level_rules(columns)
+
+    @property
+    def at_least(self) -> int:
+        """Rows that every group must have because of this model."""
+        return 1
+
+    @property
+    def joined_only_if(self) -> str | None:
+        """The setting that lets groups be joined without breaking the model; None if none is needed."""
+        return None
+
+    def levels(self, counts: Counts) -> NDArray[np.float64]:
+        """Return the level of each group: the worst over its attributes, nan where the model ignores the group."""
+        from shoal.privacy.rules import worst_levels
+
+        return worst_levels(self._level_rules(_sensitive(counts)), counts, highest=self.better != "higher")
+
+    def measure(self, counts: Counts) -> Any:
+        """Return the worst level over all groups, a float (inf or 0 when there is no group); `DeltaPresence`: two."""
+        levels = self.levels(counts)
+        levels = levels[levels == levels]  # without nan
+        return float(levels.min(initial=math.inf) if self.better == "higher" else levels.max(initial=0.0))
+
+    def fulfilled(self, counts: Counts) -> NDArray[np.bool_]:
+        """Tell for each group whether it satisfies all rules."""
+        from shoal.privacy.rules import satisfied
+
+        return satisfied(self.rules(_sensitive(counts)), counts)
+
+    def holds(self, counts: Counts) -> bool:
+        """Tell whether every group satisfies all rules, up to rounding (1e-9)."""
+        return bool(self.fulfilled(counts).all())
+
+    # Words
+
+    @property
+    def subject(self) -> str:
+        """The column that the model looks at, in words."""
+        return "every sensitive attribute" if self.attribute is None else self.attribute
+
+    def title(self) -> str:
+        """Name the model and what it looks at, without the level asked for."""
+        return f"{self.name} of {self.subject}"
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say in a few words what is asked for."""
+
+    def meaning(self, level: Any) -> str:
+        """Say in a sentence what it means that a table has this level."""
+        return self.unbounded if level == math.inf else self._words(level)
+
+    @abstractmethod
+    def _words(self, level: Any) -> str:
+        """Say in a sentence what a finite level means."""
+
+    # How people ask for the model
+
+    @classmethod
+    def levels_asked(cls) -> tuple[Option, ...]:
+        """Return the options that ask for the model, each of which gives a level."""
+        needed = {one.name for one in fields(cls) if one.default is MISSING}  # type: ignore[arg-type]
+        return tuple(option for option in cls.options if option.field in needed)
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any], attribute: str | None, k: int | None) -> PrivacyModel:
+        """Make the model from values of its options, by field, and from the k asked for beside it."""
+        given = dict(values)
+        if cls.about_sensitive or cls.about_population:
+            given["attribute"] = attribute
+        if any(one.name == "k" for one in fields(cls)):  # type: ignore[arg-type]
+            given.setdefault("k", 1 if k is None else k)
+        return cls(**given)
+
+
+class SensitiveModel(PrivacyModel):
+    """A model about sensitive attributes: about one of them, or, with ``attribute=None``, about each."""
+
+    about_sensitive: ClassVar[bool] = True
+
+    def chosen(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """Return the columns that the model looks at, out of the sensitive ones."""
+        if not columns:
+            raise SchemaError(
+                f"{self.describe()} needs a sensitive attribute, but the schema has none: "
+                "give one attribute the role 'sensitive'."
+            )
+        if self.attribute is None:
+            return dict(columns)
+        if self.attribute not in columns:
+            there = ", ".join(repr(name) for name in columns)
+            raise SchemaError(
+                f"{self.describe()} names an attribute that is not sensitive: {self.attribute!r}; "
+                f"the sensitive attributes are {there}."
+            )
+        return {self.attribute: columns[self.attribute]}
+
+
+def _sensitive(counts: Counts) -> dict[str, Column]:
+    return {name: counts.columns[name] for name in counts.sensitive}
+
+
+# Checks of the fields of models
+
+
+def check_whole(model: str, name: str, value: object) -> None:
+    """Refuse a value that is not a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ShoalError(f"{model} needs a whole number {name} of at least 1, not {value!r}: choose {name}=2 or more.")
+
+
+def check_real(model: str, name: str, value: object, where: str, fits: Any) -> None:
+    """Refuse a value that is not a finite number, or does not fit where it must be."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not real or not math.isfinite(value) or not fits(value):  # type: ignore[arg-type]
+        raise ShoalError(f"{model} needs a number {name} {where}, not {value!r}: choose {name} in that range.")
+
+
+def check_column(model: str, attribute: object) -> None:
+    """Refuse a value that cannot be the name of the column of released rows."""
+    if not isinstance(attribute, str) or not attribute:
+        raise ShoalError(f"{model} needs the name of the column that says which rows are released, not {attribute!r}.")
+
+
+def check_choice(model: str, name: str, value: object, choices: Collection[str]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        there = ", ".join(repr(choice) for choice in choices)
+        raise ShoalError(f"{model} has no {name} {value!r}: choose one of {there}.")
