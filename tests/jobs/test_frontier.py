@@ -252,7 +252,7 @@ def test_the_page_shares_its_style_with_the_report():
     folder = Path(report.__file__).parent / "templates"
     for name in ("report.html.j2", "evaluation.html.j2"):
         text = (folder / name).read_text(encoding="utf-8")
-        assert '{% include "style.css" %}' in text
+        assert text.startswith('{% extends "page.html.j2" %}')
         assert "--paper" not in text
 
 

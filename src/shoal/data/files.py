@@ -131,13 +131,13 @@ def _write(frame: nw.DataFrame[Any], path: Path, kind: str, separator: str) -> N
 
 
 def _has_two_kinds_of_blanks(frame: nw.DataFrame[Any]) -> bool:
-    """Return True if a column of texts has empty texts beside missing values."""
+    """Return True if a column of texts has both empty texts and missing values."""
     texts = [frame[name] for name, dtype in frame.schema.items() if dtype == nw.String]
     return any(series.is_null().any() and (series == "").any() for series in texts)
 
 
 def _without_nan(frame: polars.DataFrame) -> polars.DataFrame:
-    """Return the frame with NaN as missing values, which CSV files have as empty fields: checks take both for one."""
+    """Return the frame with NaN as missing values: CSV files store both as empty fields."""
     return frame.with_columns(
         column.fill_nan(None) for column in frame.iter_columns() if column.dtype.is_float() and column.is_nan().any()
     )
@@ -207,10 +207,9 @@ def mark_missing(frame: polars.DataFrame, marks: Sequence[str], columns: Sequenc
 def restore_texts(
     released: polars.DataFrame, raw: polars.DataFrame, schema: Schema, marks: Sequence[str]
 ) -> polars.DataFrame:
-    """Give the columns that are no quasi-identifiers the texts that they were read as.
+    """Restore the original texts of all columns but quasi-identifiers.
 
-    Only marks in sensitive columns stay missing values: privacy models count them as one value, so that a reader of the
-    file must not find several.
+    Marks in sensitive columns stay missing: privacy models count them as one value, and a reader must not find several.
     """
     quasi = {attribute.name for attribute in schema.quasi}
     untouched = raw.select(name for name in released.columns if name not in quasi)

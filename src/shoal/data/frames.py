@@ -180,7 +180,7 @@ def stack_rows(parts: Sequence[nw.DataFrame[Any]]) -> nw.DataFrame[Any]:
 
 
 def without_unused_categories(frame: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    """Return the frame with the categories that occur, as files list all of them: others may name people left out."""
+    """Return the frame without unused categories: files list them, and they may name people that were left out."""
     used = {}
     for name, dtype in frame.schema.items():
         if dtype not in (nw.Categorical, nw.Enum):

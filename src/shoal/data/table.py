@@ -310,7 +310,7 @@ def _column(attribute: Attribute, codes: np.ndarray, vocabulary: _Vocabulary, ha
         values = as_objects([*values.tolist(), None] if values.dtype.kind != "M" else [*values, None])
         positions = np.append(positions, np.nan)
         if tree is not None and missing > 0:
-            tree = tree.with_missing(_unused_label({*tree.labels, *tree.values}))
+            tree = tree.with_missing(unused_label({*tree.labels, *tree.values}))
     table = np.append(lookup, max(missing, 0)).astype(smallest_unsigned(len(values)))
     coded = np.empty(len(codes), table.dtype)
     groups.look_up(codes, 0, table, coded)
@@ -354,7 +354,8 @@ def _order_of(attribute: Attribute, factor: Factor, tree: Hierarchy | None) -> S
     return tree.values
 
 
-def _unused_label(labels: set[str]) -> str:
+def unused_label(labels: set[str]) -> str:
+    """Return a label for missing values that is not among these."""
     label = MISSING_LABEL
     while label in labels:
         label += "_"

@@ -17,7 +17,7 @@ import numpy as np
 from shoal.data import frames
 from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.data.schema import Attribute, Recipe
-from shoal.data.table import MISSING_LABEL, Column, Missing, encode_column, encode_like
+from shoal.data.table import MISSING_LABEL, Column, Missing, encode_column, encode_like, unused_label
 from shoal.data.value_text import as_objects, plain_text, positions_of
 from shoal.errors import SchemaError
 
@@ -125,7 +125,7 @@ def _with_names(known: Column, new: Column) -> Column:
     names = [plain_text(value, content) for value in values]
     tree = Hierarchy.flat(names or [MISSING_LABEL], name=known.name)
     if has_missing and names:
-        tree = tree.with_missing(_unused_label({*tree.labels, *names}))
+        tree = tree.with_missing(unused_label({*tree.labels, *names}))
     shown = as_objects([*values, None] if has_missing else values)
     positions = np.append(np.arange(len(values), dtype=float), [np.nan] * has_missing)
     return replace(
@@ -216,10 +216,3 @@ def _is_flat(attribute: Attribute) -> bool:
 
 def _is_ranked(attribute: Attribute) -> bool:
     return attribute.kind == "ordinal" and attribute.hierarchy is None and attribute.order is None
-
-
-def _unused_label(labels: set[str]) -> str:
-    label = MISSING_LABEL
-    while label in labels:
-        label += "_"
-    return label

@@ -64,7 +64,7 @@ def arrange(links: ParentLinks, name: str) -> Arrays:
     table = _table(parent, level, len(leaves), height)
     first, last = _runs(table, len(parent))
     keys = [links.keys[node] for node in position]
-    labels = _tell_apart([links.labels[node] for node in position], keys, first, last, len(leaves), name)
+    labels = _unambiguous_labels([links.labels[node] for node in position], keys, first, last, len(leaves), name)
     values = tuple(keys[: len(leaves)])
     return Arrays(values, labels, parent, level, table, first, last, _subtree_heights(parent, level))
 
@@ -73,7 +73,7 @@ def arrange_flat(values: list[str], root: str | None, name: str) -> Arrays:
     """Return the root over the values: ten times faster than :func:`arrange` for columns of a million values."""
     if not values:
         raise HierarchyError(f"{called(name)} is empty: give at least one value.")
-    # The values of a column are what they are, and an empty text is one.
+    # An empty text is a valid value of a column.
     _check_values(values, name, empty=True)
     n = len(values)
     first, last = (np.arange(n + 1, dtype=np.int32) for _ in range(2))
@@ -83,7 +83,7 @@ def arrange_flat(values: list[str], root: str | None, name: str) -> Arrays:
         root = next(stars for length in count(1) if (stars := "*" * length) not in known)
     labels: tuple[str, ...] = (*values, root)
     if root == "" or root in known:
-        labels = _tell_apart(list(labels), list(labels), first, last, n, name)
+        labels = _unambiguous_labels(list(labels), list(labels), first, last, n, name)
     level = np.zeros(n + 1, dtype=np.int32)
     level[n] = 1
     leaves = np.arange(n, dtype=np.int32)
@@ -216,7 +216,7 @@ def _subtree_heights(parent: Ints, level: Ints) -> Ints:
     return heights
 
 
-def _tell_apart(
+def _unambiguous_labels(
     labels: list[str], keys: list[str], first: Ints, last: Ints, n_leaves: int, name: str
 ) -> tuple[str, ...]:
     """Return labels of which each stands for one set of values, so that a released table can be read back.
