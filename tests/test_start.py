@@ -186,3 +186,33 @@ def test_what_is_compiled_is_found_on_disk(tmp_path):
     assert run(code, NUMBA_CACHE_DIR=str(tmp_path)) == "[False, False, False, False]"
     grow = "import numpy as np; from shoal import PrivacyTreeClassifier as T; T().fit(np.eye(4), [0, 0, 1, 1]); "
     assert run(grow + code).startswith("[True, True, ")
+
+
+def test_commands_put_off_imports_that_they_do_not_use():
+    code = """
+import sys
+from shoal.cli.startup import PUT_OFF, import_sklearn
+import_sklearn()
+print([name for name in PUT_OFF if name in sys.modules])
+import sklearn.utils.fixes
+print(sklearn.utils.fixes.pd.DataFrame.__name__, "pandas" in sys.modules)
+import scipy.stats, sklearn.linear_model
+print(scipy.stats.norm.cdf(0.0))
+import_sklearn()
+"""
+    assert run(code).split("\n") == ["[]", "DataFrame True", "0.5"]
+
+
+def test_a_release_from_the_command_line_imports_no_models(tmp_path):
+    code = f"""
+import sys
+from shoal.cli import run
+from shoal.datasets import make_census
+census = make_census(200)
+census.frame.write_csv(r"{tmp_path}/in.csv")
+census.schema.to_toml(r"{tmp_path}/in.toml")
+run([*r"anonymize {tmp_path}/in.csv --schema {tmp_path}/in.toml --k 5 --out {tmp_path}/out.csv --json".split()])
+heavy = "pandas scipy.stats scipy.optimize sklearn.neural_network sklearn.ensemble sklearn.metrics matplotlib jinja2"
+print([name for name in heavy.split() if name in sys.modules])
+"""
+    assert run(code).split("\n")[-1] == "[]"

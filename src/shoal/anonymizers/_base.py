@@ -21,8 +21,8 @@ from shoal.data.factored import FactoredFrame, group_rows
 from shoal.data.schema import Attribute, Schema, require_schema
 from shoal.data.table import Missing, Table, encode, encode_like, restrict, take_rows
 from shoal.errors import DataError, GuaranteeError, ShoalError
-from shoal.models import read_target
 from shoal.models.guides import guide_from_values, name_of, read_labels
+from shoal.models.targets import read_target
 from shoal.partition.cut_tree import Cuts, asked_of, settle
 from shoal.partition.geometry import Bounds, Nodes, bounds
 from shoal.partition.handover import CoarseCuts, FittedPartition, ReleasedRows

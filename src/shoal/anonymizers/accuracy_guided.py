@@ -34,7 +34,6 @@ from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema
 from shoal.data.table import Missing, Table
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
-from shoal.models import features, make_model, read_target
 from shoal.models.estimators import takes_factors
 from shoal.models.guides import (
     MOST_CLASSES,
@@ -52,6 +51,8 @@ from shoal.models.guides import (
     predicts_numbers,
     read_labels,
 )
+from shoal.models.named import make_model
+from shoal.models.targets import features, read_target
 from shoal.partition.binned_trees import CRITERIA, FORMS
 from shoal.partition.cut_tree import Cuts, count_threads
 from shoal.partition.recoding import RECODINGS, recode, released_rows

@@ -40,7 +40,7 @@ from shoal.attacks.trees import find_trees, sum_leaves
 from shoal.data.frames import Factor
 from shoal.errors import DataError, ShoalError, reason
 from shoal.intervals import Interval, paired_difference, share_interval, share_right
-from shoal.models.estimators import StoppingMLPClassifier
+from shoal.models.networks import StoppingMLPClassifier
 
 ATTACKS = {
     "ideal": "the other features",

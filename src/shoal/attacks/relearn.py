@@ -22,7 +22,7 @@ from shoal.attacks.query_errors import privacy_errors
 from shoal.data import frames
 from shoal.errors import DataError, ShoalError, reason
 from shoal.intervals import Interval, ratio_interval, share_right
-from shoal.models.estimators import StoppingMLPClassifier, StoppingMLPRegressor
+from shoal.models.networks import StoppingMLPClassifier, StoppingMLPRegressor
 
 Task = Literal["numbers", "classes"]
 LEARNERS = "linear", "boosting", "network"

@@ -137,7 +137,7 @@ class AttackedFiles(NamedTuple):
     def read(self, reading: ReadOptions, schema: Schema, trust: bool) -> Attacked:
         """Read everything."""
         from shoal.evaluation.provenance import Provenance
-        from shoal.models import load_model
+        from shoal.models.files import load_model
 
         provenance = None if self.training is None else Provenance.from_json(self.training)
         members = reading.table(self.members)

@@ -80,7 +80,7 @@ def protect(
 
     # These take a second or two to import, in which others can compile.
     from shoal.jobs.protect import protect as protect_model
-    from shoal.models import save_model
+    from shoal.models.files import save_model
 
     further = parse_options(option or [], protect_model)
     written = files_in(out, f"released{source.suffix}", "model.skops", "training.json", "report.html")
@@ -152,7 +152,7 @@ def train(
     """
     from shoal.data.schema import Schema
     from shoal.jobs.train import train as train_model
-    from shoal.models import save_model
+    from shoal.models.files import save_model
 
     described, weights = Schema.from_toml(schema), parse_weights(sensitive)
     further = parse_options(option or [], train_model)

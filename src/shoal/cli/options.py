@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 
 import typer
 
+from shoal.cli.startup import import_sklearn
 from shoal.errors import ShoalError
 from shoal.privacy.base import Option, PrivacyModel
 from shoal.privacy.models import MODELS
@@ -199,7 +200,7 @@ class Guided:
 
     def options(self, method: str, schema: Schema, n_rows: int) -> dict[str, Any]:
         """What the method is told."""
-        from shoal.models import read_predictions
+        from shoal.models.files import read_predictions
 
         if not self.is_asked_for:
             return {}
@@ -232,7 +233,8 @@ def find_models(models: str, schema: Schema, trust: bool) -> dict[str, Any]:
 
 def find_model(model: str, schema: Schema, trust: bool) -> Any:
     """A model by its name, or from a file."""
-    from shoal.models import load_model, make_model, model_names
+    from shoal.models.files import load_model
+    from shoal.models.named import make_model, model_names
 
     if model in (*model_names(), "rf", "hgb"):
         return make_model(model, schema)
@@ -243,7 +245,7 @@ def find_model(model: str, schema: Schema, trust: bool) -> Any:
 
 def find_predictor(path: Path, trust: bool) -> Any:
     """A predictor from a file; of an ONNX model the path, which is read without running anything."""
-    from shoal.models import load_model
+    from shoal.models.files import load_model
 
     return path if path.suffix.lower() == ".onnx" else load_model(path, trust=trust)
 
@@ -356,6 +358,7 @@ def spread(command: Callable[..., Any]) -> Callable[..., Any]:
     def spread_command(**values: Any) -> Any:
         for name, group in groups.items():
             values[name] = group(**{option.name: values.pop(option.name) for option in _parameters(group)})
+        import_sklearn()
         return command(**values)
 
     spread_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

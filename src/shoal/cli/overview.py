@@ -133,7 +133,7 @@ def demo(
     from shoal.data.frames import open_frame
     from shoal.datasets import make_census
     from shoal.jobs.protect import protect as protect_model
-    from shoal.models import save_model
+    from shoal.models.files import save_model
     from shoal.privacy.models import LDiversity
 
     written = files_in(out, "census.csv", "schema.toml", "released.csv", "model.skops", "report.html")

@@ -16,7 +16,7 @@ from shoal.data.schema import Schema
 from shoal.errors import DataError
 from shoal.evaluation.scores import score_model, split_rows
 from shoal.intervals import CONFIDENCE, RESAMPLES, Interval, paired_difference, share_right
-from shoal.models import features, read_target, target_of, task_of
+from shoal.models.targets import features, read_target, target_of, task_of
 
 NOTICEABLE_LOSS = 0.02
 """A missing loss counts only where a relevant loss would be detected: two points of accuracy, or 0.02 of R². If two

@@ -14,8 +14,9 @@ from sklearn.pipeline import Pipeline
 from shoal.anonymizers import Anonymizer, find_method
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
-from shoal.models import around, features, make_model, target_of, task_of
 from shoal.models.guides import name_of
+from shoal.models.named import around, make_model
+from shoal.models.targets import features, target_of, task_of
 from shoal.partition.recoding import RECODINGS
 from shoal.privacy.models import PrivacyModel, check_constraints
 

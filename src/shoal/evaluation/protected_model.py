@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from shoal.anonymizers import Anonymizer
 from shoal.data import frames
 from shoal.errors import DataError, ShoalError
-from shoal.models import read_target
 from shoal.models.guides import read_labels
+from shoal.models.targets import read_target
 
 
 def _can(name: str) -> Callable[[Any], bool]:

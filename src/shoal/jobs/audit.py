@@ -36,8 +36,8 @@ from shoal.data.schema import Schema, require_schema
 from shoal.errors import DataError, ShoalError, reason
 from shoal.evaluation.plan import require_jobs, require_seed
 from shoal.evaluation.provenance import fingerprint
-from shoal.models import features, read_target, target_of, task_of
 from shoal.models.guides import name_of
+from shoal.models.targets import features, read_target, target_of, task_of
 from shoal.reports.report import dump_json, library_versions, listed, render
 from shoal.reports.summaries import FactSheet
 

@@ -25,9 +25,9 @@ from shoal.evaluation.result import TASKS, Evaluation
 from shoal.evaluation.scores import score_model, seeded, split_rows, telling_why
 from shoal.evaluation.store import CellStore, fingerprint, fingerprint_of_table
 from shoal.jobs.release import Release, ReleasedTable, make_anonymizer, release_table
-from shoal.models import features, read_target, target_of, task_of
 from shoal.models.estimators import takes_factors
 from shoal.models.guides import ModelInput
+from shoal.models.targets import features, read_target, target_of, task_of
 from shoal.privacy.models import PrivacyModel, check_constraints
 
 __all__ = ["Evaluation", "evaluate"]

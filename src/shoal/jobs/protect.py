@@ -31,9 +31,9 @@ from shoal.evaluation.plan import plan_methods, plan_models, require_seed
 from shoal.evaluation.provenance import Anonymization, Provenance, repeatable, trace
 from shoal.evaluation.scores import seeded, telling_why
 from shoal.jobs.release import Release, make_anonymizer, release_table, risk_before
-from shoal.models import features, target_of
 from shoal.models.estimators import takes_factors
 from shoal.models.guides import ModelInput, name_of
+from shoal.models.targets import features, target_of
 from shoal.privacy.models import PrivacyModel, check_constraints
 from shoal.privacy.risk import Risk
 from shoal.reports.report import facts as release_facts

@@ -30,8 +30,8 @@ from shoal.evaluation.comparison import (
 from shoal.evaluation.plan import require_jobs, require_seed
 from shoal.evaluation.provenance import Provenance, trace
 from shoal.evaluation.scores import telling_why
-from shoal.models import features, target_of, task_of
 from shoal.models.guides import name_of
+from shoal.models.targets import features, target_of, task_of
 from shoal.reports.report import library_versions, listed, render, show_share
 from shoal.reports.summaries import FactSheet
 from shoal.trees._base import PrivacyTrees

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.data.factored import FactoredFrame
 from shoal.data.frames import Factor
-from shoal.data.table import TOP
-from shoal.data.value_text import in_number_order, parse_texts, plain_text, positions_of
+from shoal.data.value_text import in_number_order, plain_text
 from shoal.errors import DataError
+from shoal.models.targets import numbers_of
 
 
 class FrameEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -123,47 +120,3 @@ class CodedTarget(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class."""
         return np.asarray(self.classifier_.predict_proba(X))
-
-
-class StoppingMLPClassifier(MLPClassifier):  # type: ignore[misc]
-    """A network that stops early on held-out rows, if every class has rows to hold out."""
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train the network."""
-        sizes = np.unique(np.asarray(y), return_counts=True)[1]
-        held_out = math.floor(self.validation_fraction * sizes.sum())
-        with _early_stopping_if(sizes.min() > 1 and held_out >= len(sizes), self):
-            return super().fit(X, y)
-
-
-class StoppingMLPRegressor(MLPRegressor):  # type: ignore[misc]
-    """A network that stops early on held-out rows, if there are rows to hold out."""
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train the network."""
-        with _early_stopping_if(math.floor(self.validation_fraction * len(y)) > 1, self):
-            return super().fit(X, y)
-
-
-@contextmanager
-def _early_stopping_if(rows_suffice: bool, network: Any) -> Iterator[None]:
-    """Disable early stopping of a network if there are too few rows to hold out."""
-    asked = network.early_stopping
-    network.early_stopping = bool(asked and rows_suffice)
-    try:
-        yield
-    finally:
-        network.early_stopping = asked
-
-
-def numbers_of(factor: Factor, name: str) -> np.ndarray:
-    """Return the distinct values of a column as numbers, or days since 1970; suppressed values are missing."""
-    values = factor.values
-    if factor.content == "boolean":
-        return values.astype(float)
-    if factor.content != "text":
-        return positions_of(values, name)
-    shown = values != TOP
-    numbers = np.full(len(values), np.nan)
-    numbers[shown] = positions_of(parse_texts(values[shown], name), name)
-    return numbers

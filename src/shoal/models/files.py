@@ -15,8 +15,8 @@ from shoal.data.files import read_table, replacing
 from shoal.data.frames import Factor
 from shoal.data.value_text import plain_text
 from shoal.errors import DataError, ShoalError, reason
-from shoal.models.estimators import numbers_of
 from shoal.models.guides import SUM_TOLERANCE
+from shoal.models.targets import numbers_of
 
 
 class Predictions(NamedTuple):
@@ -195,10 +195,8 @@ _SAFE_TYPES = [
             ("boost", "BoostClassifier"),
         )
     ),
-    *(
-        f"shoal.models.estimators.{name}"
-        for name in ("CodedTarget", "FrameEncoder", "ModelPipeline", "StoppingMLPClassifier", "StoppingMLPRegressor")
-    ),
+    *(f"shoal.models.estimators.{name}" for name in ("CodedTarget", "FrameEncoder", "ModelPipeline")),
+    *(f"shoal.models.networks.{name}" for name in ("StoppingMLPClassifier", "StoppingMLPRegressor")),
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
 ]

@@ -10,17 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.data import frames
 from shoal.data.factored import FactoredFrame
 from shoal.errors import DataError, ShoalError, reason
-from shoal.models.estimators import takes_factors
 
 SUREST = 0.01
 """Limit of the certainty of probabilities: a forest often outputs 0 and 1, whose logits are infinite."""
@@ -93,6 +90,8 @@ class Trained:
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     def _each(self, frame: Any) -> Iterator[tuple[Any, Any]]:
+        from shoal.models.estimators import takes_factors
+
         table = FactoredFrame.of(frame)
         for model, (names, as_array) in zip(self.models, self.seen, strict=True):
             yield model, ModelInput(table, names, as_array, takes_factors(model)).take()
@@ -330,6 +329,8 @@ def guide_out_of_fold(
             return _spread(said.outputs, trained.classes_, names)
         return said.outputs
 
+    from joblib import Parallel, delayed
+
     jobs = [(*model, *split) for model in models for split in splits]
     answers: list[np.ndarray] = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(ask)(*job) for job in jobs)
     said = [_in_order(answers[i : i + folds], splits, len(y)) for i in range(0, len(answers), folds)]
@@ -363,5 +364,7 @@ def _spread(part: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarra
 def fold_rows(codes: np.ndarray, folds: int, *, regression: bool, seed: int) -> list[tuple[Rows, Rows]]:
     """Return folds with the classes in proportion, if every class has enough rows."""
     stratify = not regression and np.bincount(codes).min() >= folds
+    from sklearn.model_selection import KFold, StratifiedKFold
+
     splitter = (StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed)
     return list(splitter.split(np.zeros(len(codes)), codes))

@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from shoal.data.schema import Attribute, Schema, require_schema
 from shoal.errors import SchemaError, ShoalError, reason
-from shoal.models.named import features
+from shoal.models.targets import features
 
 
 class SelectedFeature(NamedTuple):

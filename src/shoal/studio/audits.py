@@ -17,7 +17,7 @@ from shoal.evaluation.plan import usable_recoding
 from shoal.evaluation.protected_model import ProtectedModel
 from shoal.jobs.audit import Audit, audit, compare_audits
 from shoal.jobs.release import anonymize
-from shoal.models import features, read_target
+from shoal.models.targets import features, read_target
 from shoal.reports.report import dump_json
 from shoal.studio.estimators import find_estimator
 from shoal.studio.settings import Settings

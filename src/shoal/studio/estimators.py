@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator, clone
 
 from shoal.data.schema import Schema
 from shoal.errors import DataError
-from shoal.models import load_model, make_model, model_names
+from shoal.models.files import load_model
+from shoal.models.named import make_model, model_names
 
 FOLDER = "models"
 ENDINGS = ".skops", ".joblib", ".pkl", ".pickle"

@@ -8,7 +8,7 @@ from typing import Any
 from shoal.anonymizers import find_method, method_names
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
-from shoal.models import model_names
+from shoal.models.named import model_names
 from shoal.privacy.base import Control, Option, PrivacyModel
 from shoal.privacy.models import MODELS
 from shoal.studio.estimators import is_file_name

@@ -19,7 +19,7 @@ from shoal.evaluation.comparison import Comparison, compare, part_rows
 from shoal.evaluation.plan import usable_recoding
 from shoal.evaluation.scores import seeded, telling_why
 from shoal.jobs.release import Release, anonymize
-from shoal.models import features
+from shoal.models.targets import features
 from shoal.privacy.models import show_level
 from shoal.privacy.risk import SizeCounts
 from shoal.studio.estimators import find_estimator

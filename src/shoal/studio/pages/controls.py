@@ -10,7 +10,7 @@ from typing import Any
 
 from nicegui import ui
 
-from shoal.models import model_names
+from shoal.models.named import model_names
 from shoal.privacy.base import Control
 from shoal.studio.estimators import ENDINGS
 from shoal.studio.pages import layout
