@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from sklearn.base import clone
@@ -20,6 +20,7 @@ from shoal.data.schema import Attribute, Schema, require_schema
 from shoal.data.value_text import plain_text
 from shoal.errors import DataError, SchemaError, ShoalError, reason
 from shoal.models.estimators import CodedTarget, FrameEncoder, ModelPipeline, numbers_of
+from shoal.parameters import Choice
 
 Task = Literal["classification", "regression"]
 MOST_CATEGORIES = 255
@@ -73,8 +74,7 @@ def make_model(name: str, schema: Schema, random_state: Any = 0, task: Task | No
     require_schema(schema)
     found = _find(name)
     task = task_of(schema) if task is None else task
-    if task not in ("classification", "regression"):
-        raise ShoalError(f"There is no task {task!r}: choose 'classification' or 'regression'.")
+    Choice(get_args(Task)).check("task", task)
     return around(found.make(name, task, random_state), schema, scaled=found.scaled)
 
 
