@@ -427,14 +427,8 @@ def test_t_closeness_compares_with_the_whole_table_in_every_step():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"mode": "some"}, "There is no mode 'some'"),
-        ({"loss": "gil"}, "There is no loss 'gil'"),
-        ({"step": 0}, "step is a share"),
-        ({"most_checked": 0}, "most_checked must be a whole number of at least 1"),
-        ({"time_limit": "short"}, "time_limit is a number of seconds"),
         ({"mode": "local", "loss": "discernibility"}, "is no sum over cells"),
         ({"mode": "mixed", "constraints": [DeltaDisclosure(2.0)]}, "use mode='global', or count_absent=True"),
-        ({"recoding": "levels"}, "There is no recoding 'levels'"),
     ],
 )
 def test_wrong_parameters_are_named(options, says):

@@ -118,7 +118,7 @@ def test_it_is_what_its_model_is():
     ("protected", "message"),
     [
         (ProtectedModel(LinearSVC(), Mondrian(SCHEMA, k=10)), "recoding='interval' does not suit .* 'representative'"),
-        (ProtectedModel(LinearSVC(), "mondrian"), "The anonymizer is 'mondrian': pass one"),
+        (ProtectedModel(LinearSVC(), "mondrian"), "anonymizer must be .*, got 'mondrian'"),
     ],
 )
 def test_bad_input_gets_a_sentence(protected, message):

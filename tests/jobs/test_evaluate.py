@@ -31,6 +31,7 @@ from shoal.evaluation.store import fingerprint
 from shoal.jobs.evaluate import Evaluation
 from shoal.jobs.release import make_anonymizer
 from shoal.models import features, read_target
+from shoal.parameters import having
 
 FRAME, SCHEMA = make_census(2000, seed=0)
 SMALL = FRAME[:240]
@@ -211,6 +212,8 @@ def test_a_method_that_takes_a_model_gets_the_evaluated_one_untrained(monkeypatc
     seen = []
 
     class Guided(Mondrian):
+        _parameter_constraints = {"model": having("predict") | None}
+
         def __init__(self, schema=None, k=5, *, model=None, constraints=(), recoding="interval", suppression=0.0,
                      missing="value", random_state=None):  # fmt: skip
             super().__init__(schema, k, constraints=constraints, recoding=recoding, suppression=suppression,
@@ -491,19 +494,19 @@ def test_it_shows_itself(found):
         ({"methods": [("a", "mondrian", {"depth": 3})]}, "no option 'depth'"),
         ({"methods": [("a", "mondrian", {"k": 3})]}, "no option 'k' to set here"),
         ({"methods": [("a", "mondrian", 3)]}, "A method is a name"),
-        ({"k": "ten"}, "not 'ten'"),
-        ({"k": 2.5}, "not 2.5"),
-        ({"k": [5, 0]}, "not 0"),
-        ({"k": True}, "not True"),
+        ({"k": "ten"}, "k must be a whole number of at least 1, got 'ten'"),
+        ({"k": 2.5}, "k must be a whole number of at least 1, got 2.5"),
+        ({"k": [5, 0]}, "k must be a whole number of at least 1, got 0"),
+        ({"k": True}, "got True"),
         ({"k": ()}, "k is empty"),
-        ({"seeds": 0}, "not 0"),
-        ({"seeds": [-1]}, "A seed is a whole number from 0 to 4294967295, but seeds has -1"),
-        ({"seeds": [0, 2**32]}, "seeds has 4294967296"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
+        ({"seeds": [-1]}, "seeds must be a whole number from 0 to 4,294,967,295, got -1"),
+        ({"seeds": [0, 2**32]}, "got 4294967296"),
         ({"seeds": ()}, "seeds is empty"),
-        ({"n_jobs": 0}, "n_jobs=0 is no number of processes"),
-        ({"n_jobs": "all"}, "n_jobs='all'"),
-        ({"n_jobs": True}, "n_jobs=True"),
-        ({"seeds": "many"}, "seeds has 'many'"),
+        ({"n_jobs": 0}, "n_jobs must be a whole number other than 0 or None, got 0: -1 uses all cores"),
+        ({"n_jobs": "all"}, "got 'all'"),
+        ({"n_jobs": True}, "got True"),
+        ({"seeds": "many"}, "got 'many'"),
         ({"test_size": 1.5}, "test_size=1.5"),
         ({"test_size": "half"}, "test_size='half'"),
         ({"test_size": 0.9, "train_size": 0.9}, "train_size=0.9"),
@@ -534,7 +537,7 @@ def test_bad_input_is_told_in_one_sentence_before_anything_is_measured(change, c
 
 def test_a_bad_number_of_jobs_is_told_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr("shoal.jobs.evaluate.plan_models", None)
-    with pytest.raises(ShoalError, match="n_jobs=0"):
+    with pytest.raises(ShoalError, match="n_jobs must be"):
         measure(n_jobs=0, store=tmp_path / "cells.jsonl")
     assert list(tmp_path.iterdir()) == []
 
@@ -554,7 +557,7 @@ def test_a_bad_store_is_told_before_anything_is_measured(tmp_path, monkeypatch):
 
 def test_a_loss_that_is_no_number_is_refused(found):
     for loss in ("1 %", math.nan, None):
-        with pytest.raises(ShoalError, match="loss is the difference"):
+        with pytest.raises(ShoalError, match="loss must be a number, got .*: 0.01 is one percentage point"):
             found.affordable(loss)
 
 

@@ -180,10 +180,10 @@ def test_settings_are_described_in_words():
         ({"sensitivity": {}}, "No feature has a sensitivity above 0"),
         ({"sensitivity": AGE, "max_splits": 3}, "'max_splits' is what the search is for"),
         ({"sensitivity": AGE, "depth": 3}, "PrivacyTreeClassifier does not take that"),
-        ({"sensitivity": AGE, "random_state": "today"}, "seed"),
-        ({"sensitivity": AGE, "cv": 1}, "cv=1"),
+        ({"sensitivity": AGE, "random_state": "today"}, "random_state must be"),
+        ({"sensitivity": AGE, "cv": 1}, "cv must be a whole number of at least 2, .*, got 1"),
         ({"sensitivity": AGE, "test_size": 0}, "test_size=0"),
-        ({"sensitivity": AGE, "max_importance": -1}, "max_risk=-1"),
+        ({"sensitivity": AGE, "max_importance": -1}, "max_importance must be a number of at least 0 or None, got -1"),
     ],
 )
 def test_what_cannot_be_trained_is_told(options, says):

@@ -253,7 +253,10 @@ def test_an_estimator_sees_only_the_columns_it_is_given():
         (lambda: make_model("forrest", CENSUS.schema), "no model 'forrest'"),
         (lambda: make_model(None, CENSUS.schema), "no model None"),
         (lambda: make_model("tree", "schema.toml"), "A Schema is needed"),
-        (lambda: make_model("tree", CENSUS.schema, task="clustering"), "no task 'clustering'"),
+        (
+            lambda: make_model("tree", CENSUS.schema, task="clustering"),
+            "task must be 'classification' or 'regression', got 'clustering'",
+        ),
         (lambda: make_model("logistic", NUMERIC), "'logistic' cannot predict numbers"),
         (lambda: make_model("tree", Schema([Attribute("age")])), "has no target"),
         (lambda: make_model("tree", Schema([Attribute("a", "target"), Attribute("b", "target")])), "2 targets"),

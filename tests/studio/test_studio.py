@@ -645,8 +645,8 @@ def test_a_killed_studio_loses_nothing(tmp_path):
 def test_bad_commands_get_one_sentence(tmp_path, capsys):
     for options, sentence in (
         (["--folder", str(tmp_path / "none")], "is no folder"),
-        (["--port", "70000"], "--port 70000"),
-        (["--most-upload", "0"], "--most-upload 0"),
+        (["--port", "70000"], "--port must be a whole number from 0 to 65,535, got 70000"),
+        (["--most-upload", "0"], "--most-upload must be"),
         ([str(tmp_path / "none.csv"), "--no-browser", "--data", str(tmp_path / "kept")], "There is no file"),
     ):
         assert run(["studio", *options]) == 2

@@ -425,16 +425,9 @@ def test_names_and_missing_values_are_taken_as_they_are(library):
     ("options", "words"),
     [
         ({"sensitivity": {"nobody": 1.0}}, "'nobody', which is no feature"),
-        ({"sensitivity": {0: 2.0}}, "from 0 to 1"),
-        ({"sensitivity": ["a"]}, "pass a dict"),
-        ({"penalty": -1}, "from 0"),
-        ({"min_level": 1.5}, "whole number"),
-        ({"max_splits": -1}, "max_splits=-1"),
-        ({"level_by": "height"}, "depth or visits"),
-        ({"split_cost": "cells"}, "one or rows"),
-        ({"criterion": "accuracy"}, "gini, entropy or log_loss"),
-        ({"max_depth": 0}, "max_depth=0"),
-        ({"max_features": "all"}, "max_features='all'"),
+        ({"sensitivity": {0: 2.0}}, "The sensitivity of 0 must be a number from 0 to 1, got 2.0"),
+        ({"categorical_features": "age"}, "categorical_features must be 'from_dtype', a list"),
+        ({"max_features": "all"}, "max_features must be 'sqrt', 'log2', a whole number"),
     ],
 )
 def test_bad_settings_get_one_sentence(options, words):
@@ -505,6 +498,9 @@ def test_the_search_takes_any_risk_and_refuses_what_it_cannot_search():
     tree = PrivacyTreeClassifier(sensitivity={3: 1.0}, max_depth=3)
     search = PrivacySearchCV(tree, risk=lambda model, X, y: model.n_splits_[3], cv=3).fit(X, y)
     assert search.best_.risk <= search.plain_.risk
-    for model, words in ((DecisionTreeClassifier(), "pass a PrivacyTree"), (PrivacyTreeClassifier(), "no sensitive")):
+    for model, words in (
+        (DecisionTreeClassifier(), "estimator must be a PrivacyTree"),
+        (PrivacyTreeClassifier(), "no sensitive"),
+    ):
         with pytest.raises(ShoalError, match=words):
             PrivacySearchCV(model).fit(X, y)

@@ -7,6 +7,7 @@ import pkgutil
 
 from shoal.anonymizers._base import Anonymizer
 from shoal.errors import ShoalError
+from shoal.parameters import Constraint, constraints_of
 
 
 def method_names() -> list[str]:
@@ -25,3 +26,9 @@ def find_method(name: str) -> type[Anonymizer]:
         if isinstance(value, type) and issubclass(value, Anonymizer) and value.__module__ == module.__name__
     )
     return found
+
+
+def options_of(method: type[Anonymizer]) -> dict[str, Constraint]:
+    """Return the constraint of each parameter that a method has beside those of every method."""
+    common = constraints_of(Anonymizer)
+    return {name: constraint for name, constraint in constraints_of(method).items() if name not in common}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -23,6 +22,7 @@ from shoal.data.table import Missing, Table, encode, encode_like, restrict, take
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.models.guides import guide_from_values, name_of, read_labels
 from shoal.models.targets import read_target
+from shoal.parameters import RANDOM_STATE, Checked, Choice, Constraint, Real, Whole, check_parameters
 from shoal.partition.cut_tree import Cuts, asked_of, settle
 from shoal.partition.geometry import Bounds, Nodes, bounds
 from shoal.partition.handover import CoarseCuts, FittedPartition, ReleasedRows
@@ -85,9 +85,17 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.missing = missing
         self.random_state = random_state
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "schema": Checked("a Schema", require_schema) | None,
+        "k": Whole(least=1),
+        "constraints": Checked("a list of privacy models", check_constraints),
+        "recoding": Choice(RECODINGS),
+        "suppression": Real(least=0, most=1, hint="0.02 allows 2 % of the rows"),
+        "missing": Choice(get_args(Missing)),
+        "random_state": RANDOM_STATE,
+    }
     _names: list[str]
     _reach: Bounds | None
-    _recodings: Sequence[str] = RECODINGS
     _holds_rows: Sequence[str] = ()
     """Attributes of a fitted object, beside the vocabulary, from which values of fitted rows can be read."""
     _forgot = False
@@ -111,6 +119,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Partition the rows and decide what each group is released as."""
+        self._check_parameters()
         self._fit(FactoredFrame.of(self._open(X, reset=True)), y)
         return self
 
@@ -144,6 +153,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         as_names : bool
             Return texts of polars as ``Enum``.
         """
+        self._check_parameters()
         self._summary, self._row_counts = summary, weights
         frame = self._open(X, reset=True)
         table = self._fit(X if isinstance(X, FactoredFrame) else FactoredFrame.of(frame), y)
@@ -278,7 +288,6 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._groups.to_native()
 
     def _fit(self, rows: FactoredFrame, y: Any) -> Table:
-        self._check_parameters()
         self._forgot = False
         self.schema_ = self.schema if self.schema is not None else _every_column_quasi(rows.frame)
         targets = frozenset(attribute.name for attribute in self.schema_.target)
@@ -374,16 +383,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return parameters | {"constraints": [constraint.describe() for constraint in self.constraints]}
 
     def _check_parameters(self) -> None:
-        if self.schema is not None:
-            require_schema(self.schema)
-        check_whole("k", self.k, 1)
-        if self.recoding not in self._recodings:
-            raise ShoalError(f"There is no recoding {self.recoding!r}: choose {', '.join(self._recodings)}.")
-        if not isinstance(self.suppression, numbers.Real) or not 0 <= self.suppression <= 1:
-            raise ShoalError(
-                f"suppression is a share from 0 to 1, not {self.suppression!r}: 0.02 allows 2 % of the rows."
-            )
-        check_constraints(self.constraints)
+        check_parameters(self)
 
     def _open(self, X: Any, *, reset: bool) -> nw.DataFrame[Any]:
         """Take a dataframe or an array; remember its columns, or compare them with the fitted ones."""
@@ -483,30 +483,8 @@ def _every_column_quasi(frame: nw.DataFrame[Any]) -> Schema:
     return Schema(Attribute(name, "quasi", kinds[frames.content_of(frame[name])]) for name in frame.columns)
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number, or too small."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ShoalError(f"{name} must be a whole number of at least {least}, not {value!r}: choose another.")
-
-
-def check_threads(n_jobs: Any) -> None:
-    """Refuse a number of threads that is none."""
-    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
-        raise ShoalError(f"n_jobs must be a whole number of threads or None, not {n_jobs!r}: -1 is one for each core.")
-
-
-def check_seed(random_state: Any) -> None:
-    """Refuse what is no source of random numbers."""
-    try:
-        check_random_state(random_state)
-    except ValueError:
-        raise ShoalError(
-            f"random_state is a seed from 0 to 4294967295, a RandomState or None, not {random_state!r}."
-        ) from None
-
-
 def random_source(random_state: Any) -> np.random.Generator:
-    check_seed(random_state)
+    """Return a generator that is seeded by a parameter."""
     return np.random.default_rng(check_random_state(random_state).randint(2**31))
 
 

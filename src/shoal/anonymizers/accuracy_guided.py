@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from shoal._kernels import ahead
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import Anonymizer, PartitionInput, check_seed, check_threads, check_whole, part_of
+from shoal.anonymizers._base import Anonymizer, PartitionInput, part_of
 from shoal.anonymizers._guided_groups import Grouping, Plan, group_alike, group_by_guide
 from shoal.anonymizers._search import (
     MOST_SEARCH_ROWS,
@@ -53,6 +53,7 @@ from shoal.models.guides import (
 )
 from shoal.models.named import make_model
 from shoal.models.targets import features, read_target
+from shoal.parameters import FLAG, JOBS, SCORING, Choice, Constraint, Real, Whole, having
 from shoal.partition.binned_trees import CRITERIA, FORMS
 from shoal.partition.cut_tree import Cuts, count_threads
 from shoal.partition.recoding import RECODINGS, recode, released_rows
@@ -200,7 +201,17 @@ class AccuracyGuided(Anonymizer):
         self.scoring = scoring
         self.n_jobs = n_jobs
 
-    _recodings = ("auto", *RECODINGS)
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "model": having("predict") | None,
+        "guide": Choice(("auto", "hard", "soft", "mondrian")) | Real(least=0, most=1),
+        "second_opinion": FLAG,
+        "criterion": Choice(CRITERIA),
+        "nominal": Choice(("auto", *FORMS)),
+        "cv": Whole(least=2),
+        "scoring": SCORING,
+        "recoding": Choice(("auto",)) | Choice(RECODINGS),
+        "n_jobs": JOBS,
+    }
     _holds_rows = ("_grouping",)
 
     def findings(self) -> dict[str, Any]:
@@ -503,27 +514,6 @@ class AccuracyGuided(Anonymizer):
         if self.recoding == "auto" and y is None and self._labels(job, None) is None:
             return None
         return super()._classes_of(job, y, target)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        words = ("auto", "hard", "soft", "mondrian")
-        is_share = isinstance(self.guide, numbers.Real) and not isinstance(self.guide, bool) and 0 <= self.guide <= 1
-        if not is_share and not (isinstance(self.guide, str) and self.guide in words):
-            raise ShoalError(f"There is no guide {self.guide!r}: choose {', '.join(words)}, or a number from 0 to 1.")
-        if self.criterion not in tuple(CRITERIA):
-            raise ShoalError(f"There is no criterion {self.criterion!r}: choose {' or '.join(CRITERIA)}.")
-        if self.nominal not in ("auto", *FORMS):
-            raise ShoalError(f"nominal={self.nominal!r} is unknown: choose auto, {' or '.join(FORMS)}.")
-        if isinstance(self.model, type):
-            raise ShoalError(f"The model is a class: pass {self.model.__name__}(), with parentheses.")
-        if self.model is not None and not hasattr(self.model, "predict"):
-            raise ShoalError(f"The model, a {type(self.model).__name__}, has no predict: pass a model, or labels as y.")
-        check_whole("cv", self.cv, 2)
-        named = isinstance(self.scoring, str) and self.scoring in get_scorer_names()
-        if self.scoring is not None and not named and not callable(self.scoring):
-            raise ShoalError(f"There is no scoring {self.scoring!r}: scikit-learn names accuracy, f1, r2 and others.")
-        check_threads(self.n_jobs)
-        check_seed(self.random_state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

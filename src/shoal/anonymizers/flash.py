@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-import numbers
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shoal._kernels import groups as grouping
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import Anonymizer, PartitionInput, check_whole
+from shoal.anonymizers._base import Anonymizer, PartitionInput
 from shoal.anonymizers._full_domain import CELL_LOSSES, LOSSES, FullDomain
 from shoal.anonymizers._stepwise import Recoding, Step, loss_of, recode_stepwise
 from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema
 from shoal.data.table import Missing, Table
 from shoal.errors import ShoalError
+from shoal.parameters import Choice, Constraint, Real, Whole
 from shoal.partition.geometry import Nodes
 from shoal.partition.lattice import (
     MOST_ENUMERATED,
@@ -118,8 +118,6 @@ class Flash(Anonymizer):
     {'age': 0, 'town': 1}
     """
 
-    _recodings = ("level", *RECODINGS)
-
     def __init__(
         self,
         schema: Schema | None = None,
@@ -150,6 +148,15 @@ class Flash(Anonymizer):
         self.step = step
         self.most_checked = most_checked
         self.time_limit = time_limit
+
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "mode": Choice(("global", "local", "mixed")),
+        "loss": Choice(LOSSES),
+        "step": Real(above=0, most=1, hint="0.01 is 1 % of the rows"),
+        "most_checked": Whole(least=1) | None,
+        "time_limit": Real(above=0, most=math.inf) | None,
+        "recoding": Choice(("level",)) | Choice(RECODINGS),
+    }
 
     def _fit(self, rows: FactoredFrame, y: Any) -> Table:
         table = super()._fit(rows, y)
@@ -247,20 +254,8 @@ class Flash(Anonymizer):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.mode not in ("global", "local", "mixed"):
-            raise ShoalError(f"There is no mode {self.mode!r}: choose global, local or mixed.")
-        if self.loss not in LOSSES:
-            raise ShoalError(f"There is no loss {self.loss!r}: choose {', '.join(LOSSES)}.")
-        if not isinstance(self.step, numbers.Real) or not 0 < self.step <= 1:
-            raise ShoalError(f"step is a share of the rows above 0 and up to 1, not {self.step!r}: 0.01 is 1 %.")
-        if self.most_checked is not None:
-            check_whole("most_checked", self.most_checked, 1)
-        if self.time_limit is not None and (not isinstance(self.time_limit, numbers.Real) or not self.time_limit > 0):
-            raise ShoalError(f"time_limit is a number of seconds above 0, not {self.time_limit!r}: choose another.")
-        if self.mode != "global":
-            self._check_stepwise()
-
-    def _check_stepwise(self) -> None:
+        if self.mode == "global":
+            return
         if self.loss not in CELL_LOSSES:
             raise ShoalError(
                 f"loss={self.loss!r} is no sum over cells, which mode={self.mode!r} asks for: choose "

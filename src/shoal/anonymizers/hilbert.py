@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -19,11 +19,12 @@ from shoal._kernels import runs as kernel
 from shoal._kernels.geometry import Geometry, Layout, Rows
 from shoal._kernels.guard import Guard
 from shoal._kernels.merging import merge_runs
-from shoal.anonymizers._base import Anonymizer, check_threads
+from shoal.anonymizers._base import Anonymizer
 from shoal.anonymizers._curve import Grid, Halving, keys_of, lay_grid, least_telling_first, sort_rows
 from shoal.data.schema import Schema
 from shoal.data.table import Missing, Table, encode
 from shoal.errors import GuaranteeWarning, ShoalError
+from shoal.parameters import JOBS, NAMES, Choice, Constraint, instance_of
 from shoal.partition.cut_tree import Cuts, count_threads
 from shoal.partition.geometry import measure_geometry, pack_rows
 from shoal.privacy.models import PrivacyModel
@@ -120,6 +121,11 @@ class HilbertCurve(Anonymizer):
         self.dimensions = dimensions
         self.n_jobs = n_jobs
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "spacing": Choice(SPACINGS),
+        "dimensions": NAMES | instance_of(str, text="names separated by commas") | None,
+        "n_jobs": JOBS,
+    }
     _holds_rows = ("_grid", "_first", "_last")
 
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
@@ -142,8 +148,8 @@ class HilbertCurve(Anonymizer):
     def _lay_grid(self, table: Table, layout: Layout, geometry: Geometry, *, is_part: bool) -> Grid:
         names, asked = [column.name for column in table.quasi], self.dimensions
         listed = asked.split(",") if isinstance(asked, str) else asked
-        if listed is not None and not (isinstance(listed, Sequence) and Counter(listed) == Counter(names)):
-            raise ShoalError(f"dimensions={asked!r} are not the attributes: name each of {', '.join(names)} once.")
+        if listed is not None and Counter(listed) != Counter(names):
+            raise ShoalError(f"dimensions must name each of {', '.join(names)} once, got {asked!r}.")
         return lay_grid(table, layout, geometry, self.spacing, listed, is_part=is_part)
 
     def transform(self, X: Any) -> Any:
@@ -182,12 +188,6 @@ class HilbertCurve(Anonymizer):
     def cuts_between_parts(self, table: Table) -> Halving:
         geometry = measure_geometry(table, sets=self.recoding == "set")
         return Halving(table, self._lay_grid(table, pack_rows(table).layout, geometry, is_part=True))
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.spacing not in SPACINGS:
-            raise ShoalError(f"There is no spacing {self.spacing!r}: choose {', '.join(SPACINGS)}.")
-        check_threads(self.n_jobs)
 
 
 def cut_runs(rows: Rows, geometry: Geometry, smallest: int, n_threads: int) -> np.ndarray:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -12,10 +12,11 @@ from sklearn.base import clone
 from shoal._kernels import groups
 from shoal._kernels import mondrian as kernel
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import Anonymizer, check_threads
+from shoal.anonymizers._base import Anonymizer
 from shoal.data.schema import Schema
 from shoal.data.table import Missing, Table
-from shoal.errors import GuaranteeWarning, ShoalError
+from shoal.errors import GuaranteeWarning
+from shoal.parameters import JOBS, Choice, Constraint
 from shoal.partition.cut_tree import CutRule, Cuts, asked_of, count_threads, grow_cuts, make_task
 from shoal.privacy.models import PrivacyModel
 
@@ -99,6 +100,12 @@ class Mondrian(Anonymizer):
         self.prefer = prefer
         self.n_jobs = n_jobs
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "mode": Choice(("strict", "relaxed")),
+        "prefer": Choice(("gain", "width")),
+        "n_jobs": JOBS,
+    }
+
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
         task = make_task(table, smallest, sets=self.recoding == "set", by_width=self.prefer == "width")
         ties = guard.sensitive if self.mode == "relaxed" else None
@@ -137,11 +144,3 @@ class Mondrian(Anonymizer):
         cut_from, cut_to = self._cuts.rule
         codes = np.arange(self._columns[attribute].n_values)
         return np.asarray((cut_from[:, None] <= codes) & (codes < cut_to[:, None]))
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.mode not in ("strict", "relaxed"):
-            raise ShoalError(f"There is no mode {self.mode!r}: choose strict or relaxed.")
-        if self.prefer not in ("gain", "width"):
-            raise ShoalError(f"prefer={self.prefer!r} is unknown: choose gain or width.")
-        check_threads(self.n_jobs)

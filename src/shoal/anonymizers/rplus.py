@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -14,7 +14,7 @@ from shoal._kernels import groups as grouping
 from shoal._kernels.boxes import BoxCuts, descend
 from shoal._kernels.geometry import TREE, Geometry
 from shoal._kernels.guard import Guard
-from shoal.anonymizers._base import Anonymizer, PartitionInput, check_threads, random_source, require_released_groups
+from shoal.anonymizers._base import Anonymizer, PartitionInput, random_source, require_released_groups
 from shoal.anonymizers._delta import Delta, handed_out
 from shoal.anonymizers._incremental import (
     Asked,
@@ -37,6 +37,7 @@ from shoal.data.schema import Schema
 from shoal.data.table import TOP, Missing, Table
 from shoal.data.vocabulary import Vocabulary, key_tables
 from shoal.errors import GuaranteeError, ShoalError
+from shoal.parameters import JOBS, Constraint
 from shoal.partition.box_tree import BoxPartition, FrameStore, alike, longer
 from shoal.partition.cut_tree import PACKED, Cuts, asked_of, count_threads, grow_cuts, grow_parts, make_task
 from shoal.partition.handover import ReleasedRows
@@ -129,6 +130,7 @@ class RPlusTree(Anonymizer):
         )
         self.n_jobs = n_jobs
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {"n_jobs": JOBS}
     _holds_rows = ("_frame",)
     _frame: nw.DataFrame[Any] | None
     _kept: ReleaseState | None
@@ -260,10 +262,6 @@ class RPlusTree(Anonymizer):
 
     def _cuts_in_use(self) -> Cuts:
         return self._cuts
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_threads(self.n_jobs)
 
     def _asked(self) -> Asked:
         rules = GroupRules((KAnonymity(self.k), *check_constraints(self.constraints)), self.schema_, self.missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -16,10 +16,11 @@ from shoal._kernels import sangreea as kernel
 from shoal._kernels import sangreea_tree
 from shoal._kernels.guard import Guard
 from shoal._kernels.sangreea_space import Space
-from shoal.anonymizers._base import Anonymizer, check_seed
+from shoal.anonymizers._base import Anonymizer
 from shoal.data.schema import Schema
 from shoal.data.table import Missing, Table
 from shoal.errors import GuaranteeWarning, ShoalError
+from shoal.parameters import WEIGHTS, Choice, Constraint, Described, Real, Whole
 from shoal.partition.clusters import Clustering, codes_of, measure_space, weights_of
 from shoal.partition.networks import Network, cluster_graph, read_network, structural_loss, weigh_links
 from shoal.privacy.models import PrivacyModel
@@ -130,6 +131,13 @@ class SaNGreeA(Anonymizer):
         self.alpha = alpha
         self.beta = beta
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "weights": WEIGHTS | None,
+        "start": Choice(("first", "random")) | Whole(least=0),
+        "edges": Described("pairs of row positions or None"),
+        "alpha": Real(least=0),
+        "beta": Real(least=0),
+    }
     _holds_rows = ("_codes", "edges")
 
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
@@ -155,8 +163,7 @@ class SaNGreeA(Anonymizer):
             return None
         if self.start == "random":
             return int(check_random_state(self.random_state).randint(n_rows))
-        if not 0 <= int(self.start) < n_rows:
-            raise ShoalError(f"start={self.start} is no row: rows are numbered from 0 to {n_rows - 1}.")
+        Whole(least=0, most=n_rows - 1).check("start", self.start)
         return int(self.start)
 
     def _fit(self, frame: Any, y: Any) -> Table:
@@ -213,18 +220,6 @@ class SaNGreeA(Anonymizer):
             name = "edges" if self.edges is not None else "start"
             raise ShoalError(f"{name} is about rows of the whole table, which is released part by part: leave it out.")
         return self
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.weights is not None and not isinstance(self.weights, Mapping):
-            raise ShoalError(f"weights maps names of attributes to numbers, and is not {self.weights!r}: give a dict.")
-        is_row = isinstance(self.start, numbers.Integral) and not isinstance(self.start, bool)
-        if not is_row and not (isinstance(self.start, str) and self.start in ("first", "random")):
-            raise ShoalError(f"start={self.start!r} is unknown: choose first, random, or the position of a row.")
-        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
-                raise ShoalError(f"{name} is a weight of at least 0, not {value!r}: choose another.")
-        check_seed(self.random_state)
 
 
 def _equal_rows_are_parted(codes: np.ndarray, labels: np.ndarray) -> bool:

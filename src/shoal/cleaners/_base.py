@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
@@ -17,6 +17,21 @@ from shoal.cleaners._bounds import ValueBounds, read_bounds
 from shoal.data import frames
 from shoal.errors import DataError, GuaranteeError, GuaranteeWarning, ShoalError
 from shoal.linear_stages import LinearStage, is_trained, read_linear_stage
+from shoal.parameters import (
+    FEATURES,
+    Choice,
+    Constraint,
+    Described,
+    Real,
+    Whole,
+    check_parameters,
+    shorten,
+)
+
+
+def _is_no_text(value: Any) -> bool:
+    return not isinstance(value, str)
+
 
 CELLS_AT_ONCE = 1 << 17
 """Numbers of a table that are cleaned at once: a megabyte, which stays near the processor from step to step."""
@@ -25,6 +40,13 @@ MOST_BLUR = 1e3
 """How much longer rows may be than their outputs, in raw units, before features are scaled: three of sixteen digits."""
 CLOSENESS = 1e-13
 """How closely rows within bounds must have the coordinates wanted."""
+
+
+BOUNDED: Mapping[str, Constraint] = {
+    "bounds": Choice(("seen",)) | Described("two values", _is_no_text, ((0, 1), "low")) | None,
+    "reference": Choice(("mean", "zero")) | Described("a row of numbers", _is_no_text, (0, "mode")) | None,
+}
+"""Constraints on the parameters of cleaners that put values in the place of others."""
 
 
 class Coding(NamedTuple):
@@ -61,6 +83,11 @@ class View(NamedTuple):
 class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A transformer that leaves out of each row what a predictor does not need."""
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "predictor": Described("a model, or a matrix of features by outputs", lambda value: value is not None, (None,)),
+        "epsilon": Real(least=0),
+        "keep": FEATURES | None,
+    }
     predictor: Any
     epsilon: float
     keep: Sequence[str] | Sequence[int]
@@ -86,7 +113,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         y : array, optional
             Labels, where something is learned from them.
         """
-        self._check_parameters()
+        check_parameters(self)
         self.__dict__.pop("feature_names_in_", None)
         self.stage_ = self._read_stage(X, y)
         n_features = len(self.stage_.matrix)
@@ -247,11 +274,6 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
     def _train(self, predictor: Any, X: Any, y: Any) -> Any:
         return predictor.fit(X) if y is None else predictor.fit(X, y)
 
-    def _check_parameters(self) -> None:
-        if self.predictor is None:
-            raise ShoalError("There is no predictor: pass a model, or a matrix of features by outputs.")
-        self._read_budgets(self.epsilon, 1)
-
     def _read_budgets(self, epsilon: Any, n_rows: int) -> np.ndarray | None:
         """One budget a row; None if nothing is spent."""
         try:
@@ -259,7 +281,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         except (TypeError, ValueError):
             budgets = np.array(np.nan)
         if not (np.isfinite(budgets).all() and (budgets >= 0).all()):
-            raise ShoalError(f"epsilon={_short(epsilon)} is no budget: choose numbers from 0 on.")
+            raise ShoalError(f"epsilon must be a number of at least 0, or one per row, got {shorten(epsilon)}.")
         if budgets.ndim > 1 or (budgets.ndim == 1 and len(budgets) != n_rows):
             raise ShoalError(
                 f"epsilon has the shape {budgets.shape} for {n_rows:,} rows: pass one number, or one a row."
@@ -280,11 +302,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return kept
 
     def _read_keep(self) -> list[Any]:
-        if self.keep is None:
-            return []
-        if isinstance(self.keep, str) or not isinstance(self.keep, (Sequence, np.ndarray)):
-            raise ShoalError(f"keep={self.keep!r} is no list of features: pass their names or positions in a list.")
-        asked = list(self.keep)
+        asked = [] if self.keep is None else list(self.keep)
         if asked and all(isinstance(one, (bool, np.bool_)) for one in asked):
             if len(asked) != self.n_features_in_:
                 raise ShoalError(f"keep has {len(asked)} marks for {self.n_features_in_} features: pass one for each.")
@@ -297,8 +315,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             if names is None or feature not in names:
                 raise ShoalError(f"There is no feature {feature!r}: name one of the predictor's, or its position.")
             return names.index(feature)
-        whole = isinstance(feature, (int, np.integer)) and not isinstance(feature, (bool, np.bool_))
-        if not whole or not 0 <= feature < self.n_features_in_:
+        if not Whole(least=0, most=self.n_features_in_ - 1).allows(feature):
             raise ShoalError(f"There is no feature {feature!r}: the predictor has {self.n_features_in_}, from 0 on.")
         return int(feature)
 
@@ -311,8 +328,6 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         free, given = ~self.kept_, self.reference
         if given is not None and not isinstance(given, str):
             reference[:] = self._read_reference(given)
-        elif given not in (None, "mean", "zero"):
-            raise ShoalError(f"There is no reference {given!r}: choose mean, zero, or pass a row.")
         elif given != "zero" and numbers is not None:
             if len(numbers) < 2:
                 raise DataError(
@@ -339,7 +354,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             if isinstance(error, ShoalError):
                 raise
             raise ShoalError(
-                f"reference={_short(given)} is no row of {self.n_features_in_} numbers: pass one, mean or zero."
+                f"reference must be a row of {self.n_features_in_} numbers, 'mean' or 'zero', got {shorten(given)}."
             ) from None
 
     def _read_rows(self, X: Any, *, fitting: bool) -> QueryRows:
@@ -494,8 +509,3 @@ def _numbers(frame: Any, names: list[str]) -> np.ndarray:
         if infinite.any():
             raise DataError(f"Column {name!r} has an infinite value in row {infinite.argmax()}: mend it.")
     return columns
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

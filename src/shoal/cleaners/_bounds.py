@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.errors import ShoalError
+from shoal.parameters import Whole
 
 
 class ValueBounds(NamedTuple):
@@ -34,8 +35,6 @@ def read_bounds(
         return None
     low, high = np.full(len(free), -np.inf), np.full(len(free), np.inf)
     if isinstance(given, str):
-        if given != "seen":
-            raise ShoalError(f"There are no bounds {given!r}: choose seen, or pass a lowest and a highest value.")
         if rows is None:
             raise ShoalError("bounds='seen' needs rows: pass some to fit, or the bounds themselves.")
         low[free], high[free] = rows.min(axis=0), rows.max(axis=0)
@@ -56,7 +55,7 @@ def read_bounds(
 def _find(feature: Any, names: Sequence[str] | None, n_features: int) -> int:
     if isinstance(feature, str) and names is not None and feature in names:
         return list(names).index(feature)
-    if isinstance(feature, (int, np.integer)) and 0 <= feature < n_features:
+    if Whole(least=0, most=n_features - 1).allows(feature):
         return int(feature)
     raise ShoalError(f"There is no feature {feature!r} to bound: name one of the predictor's, or its position.")
 

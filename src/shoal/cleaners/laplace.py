@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from shoal.cleaners._base import Cleaner, Coding, View
+from shoal.parameters import RANDOM_STATE, Constraint
 
 
 class LaplaceNoise(Cleaner):
@@ -36,6 +37,7 @@ class LaplaceNoise(Cleaner):
     0.5
     """
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {"random_state": RANDOM_STATE}
     bounds = None
     reference = "zero"
 

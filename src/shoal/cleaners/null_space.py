@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from shoal.cleaners._base import Cleaner, Coding, View
-from shoal.errors import ShoalError
+from shoal.cleaners._base import BOUNDED, Cleaner, Coding, View
 from shoal.linear_stages import is_trained
+from shoal.parameters import Choice, Constraint
 
 MODES = "exact", "knapsack", "energy"
 
@@ -88,14 +88,11 @@ class NullSpaceCleaner(Cleaner):
         self.bounds = bounds
         self.reference: str | Sequence[float] | Mapping[str, float] | None = reference
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {"mode": Choice(MODES), **BOUNDED}
+
     @property
     def _spends(self) -> bool:
         return self.mode != "exact"
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.mode not in MODES:
-            raise ShoalError(f"There is no mode {self.mode!r}: choose {', '.join(MODES)}.")
 
     def _code(self, view: View, rows: np.ndarray | None, y: Any) -> Coding:
         # Energy: a component of length a costs (size * a)² and gains a², so the smallest sizes go first in every row.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -11,10 +11,11 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from shoal.cleaners._base import Cleaner, Coding, View
+from shoal.cleaners._base import BOUNDED, Cleaner, Coding, View
 from shoal.data import frames
 from shoal.errors import DataError, ShoalError
 from shoal.linear_stages import is_trained, read_linear_stage
+from shoal.parameters import Choice, Constraint, Described, Real
 
 LEARNED_ON = "outputs", "features"
 MODES = "exact", "knapsack"
@@ -95,6 +96,14 @@ class TargetedNullSpaceCleaner(Cleaner):
         self.bounds = bounds
         self.reference: str | Sequence[float] | Mapping[str, float] | None = reference
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "confidential": Described("an estimator, a matrix of features by outputs or None"),
+        "mode": Choice(MODES),
+        "learn_on": Choice(LEARNED_ON),
+        "unknown": Real(least=0),
+        **BOUNDED,
+    }
+
     @property
     def _spends(self) -> bool:
         return self.mode != "exact"
@@ -102,16 +111,6 @@ class TargetedNullSpaceCleaner(Cleaner):
     @property
     def _learns(self) -> bool:
         return self.confidential is None or not is_trained(self.confidential)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.mode not in MODES:
-            raise ShoalError(f"There is no mode {self.mode!r}: choose {' or '.join(MODES)}.")
-        if self.learn_on not in LEARNED_ON:
-            raise ShoalError(f"Nothing is learned on {self.learn_on!r}: choose {' or '.join(LEARNED_ON)}.")
-        number = isinstance(self.unknown, (int, float, np.number))
-        if not number or not np.isfinite(self.unknown) or self.unknown < 0:
-            raise ShoalError(f"unknown={self.unknown!r}: choose a number from 0 on.")
 
     def _train(self, predictor: Any, X: Any, y: Any) -> Any:
         """Train a predictor on rows alone: the labels are the secret."""

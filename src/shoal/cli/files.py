@@ -201,15 +201,16 @@ def release_elsewhere(
 
 def _checked_options(release: Callable[..., Any], schema: Schema, k: int, options: dict[str, Any]) -> dict[str, Any]:
     """What a release is told, looked at before a large table is: that takes its time."""
-    from shoal.anonymizers._base import check_whole
     from shoal.jobs.release import make_anonymizer
+    from shoal.parameters import Whole, check_parameters
 
     if "rows_per_fragment" in options:
-        check_whole("rows_per_fragment", options["rows_per_fragment"], 1)
+        Whole(least=1).check("rows_per_fragment", options["rows_per_fragment"])
     if "temporary" in options:
         options = options | {"temporary": str(options["temporary"])}
     beside_method = inspect.signature(release).parameters.keys() - {"method", "constraints", "random_state", "options"}
-    make_anonymizer(schema=schema, k=k, **{name: one for name, one in options.items() if name not in beside_method})
+    of_method = {name: one for name, one in options.items() if name not in beside_method}
+    check_parameters(make_anonymizer(schema=schema, k=k, **of_method))
     return options
 
 

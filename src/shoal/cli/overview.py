@@ -40,15 +40,14 @@ def studio(
       shoal studio people.csv
       shoal studio --folder data --port 8765 --no-browser
     """
+    from shoal.parameters import Whole
     from shoal.studio import require_studio
 
     require_studio()
     from shoal.studio.app import serve
 
-    if not 0 <= port < 65536:
-        raise ShoalError(f"--port {port}: choose a number from 0 to 65535.")
-    if most_upload < 1:
-        raise ShoalError(f"--most-upload {most_upload}: choose a number of megabytes from 1 on.")
+    Whole(least=0, most=65_535).check("--port", port)
+    Whole(least=1).check("--most-upload", most_upload)
     if source is not None:
         folder, source = (folder, source) if folder != Path() else (source.parent, source.resolve())
     if not folder.is_dir():
@@ -60,17 +59,23 @@ def studio(
 
 
 def methods(json: Json = False) -> None:
-    """List the methods that partition a table into groups.
+    """List the methods that partition a table into groups, with their options.
 
-    The name is what 'shoal anonymize' takes as --method.
+    The name is what 'shoal anonymize' takes as --method, and each option is
+    set by --option NAME=VALUE.
 
     For example:
       shoal methods
     """
-    from shoal.anonymizers import find_method, method_names
+    from shoal.anonymizers import find_method, method_names, options_of
 
-    lines = {name: (find_method(name).__doc__ or "").strip().split("\n")[0] for name in method_names()}
-    render.methods(lines, json=json)
+    found = {}
+    for name in method_names():
+        method = find_method(name)
+        # A model has an option of its own, --model.
+        options = {option: str(one) for option, one in options_of(method).items() if option != "model"}
+        found[name] = (method.__doc__ or "").strip().split("\n")[0], options
+    render.methods(found, json=json)
 
 
 def datasets(

@@ -201,13 +201,15 @@ def _by_name(result: Any) -> Any:
     return [_by_name(one) for one in result] if isinstance(result, (list, tuple)) else result
 
 
-def methods(lines: Mapping[str, str], *, json: bool) -> None:
-    """The methods, one line each."""
+def methods(found: Mapping[str, tuple[str, Mapping[str, str]]], *, json: bool) -> None:
+    """Print the methods, each with a sentence and its options."""
     if json:
-        return _print_json(methods=[{"name": name, "about": about} for name, about in lines.items()])
-    table = _table(None, "method", "how it partitions")
-    for name, about in lines.items():
-        table.add_row(name, about)
+        rows = [{"name": name, "about": about, "options": options} for name, (about, options) in found.items()]
+        return _print_json(methods=rows)
+    table = _table(None, "method", "how it partitions, and its options")
+    for name, (about, options) in found.items():
+        lines = [f"[dim]{option}: {_safe(text)}[/dim]" for option, text in options.items()]
+        table.add_row(name, "\n".join([about, *lines]))
     return console().print(table)
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from shoal.datasets import _files
 from shoal.datasets import _hierarchies as trees
-from shoal.datasets._dataset import Dataset, FrameKind, check_choice, check_kind, convert
+from shoal.datasets._dataset import Dataset, FrameKind, check_kind, convert
 from shoal.errors import DataError
+from shoal.parameters import Choice
 
 if TYPE_CHECKING:
     import polars
@@ -91,8 +92,8 @@ def fetch_adult(
         The named tuple ``(frame, schema)``: quasi-identifiers first, then other columns, then the target.
     """
     check_kind(frame)
-    check_choice("subset", subset, ("all", "train", "test"))
-    check_choice("hierarchies", hierarchies, ("sangreea", "arx", "shoal", None))
+    Choice(("all", "train", "test")).check("subset", subset)
+    (Choice(("sangreea", "arx", "shoal")) | None).check("hierarchies", hierarchies)
     names = _quasi_names(quasi)
     parts = [_read_part(part) for part in ("train", "test") if subset in (part, "all")]
     schema = _schema(names, hierarchies, binary_country, others=quasi != 9)
@@ -101,7 +102,7 @@ def fetch_adult(
 
 def _quasi_names(quasi: int | Sequence[str]) -> tuple[str, ...]:
     if isinstance(quasi, int):
-        check_choice("quasi", quasi, tuple(QUASI))
+        Choice(QUASI).check("quasi", quasi)
         return QUASI[quasi]
     for name in [quasi] if isinstance(quasi, str) else quasi:
         if name not in COLUMNS:

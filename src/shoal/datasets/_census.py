@@ -17,7 +17,7 @@ from shoal.datasets import _census_tables as tables
 from shoal.datasets import _hierarchies as trees
 from shoal.datasets._census_tables import Weights
 from shoal.datasets._dataset import Dataset, FrameKind, check_kind, convert
-from shoal.errors import DataError
+from shoal.parameters import Whole
 
 if TYPE_CHECKING:
     import polars
@@ -101,10 +101,8 @@ def make_census(n: int = 30_000, seed: int = 0, *, frame: FrameKind = "polars") 
     ['condition']
     """
     check_kind(frame)
-    if not isinstance(n, (int, np.integer)) or n < 0:
-        raise DataError(f"A census cannot have n = {n!r} people: give a whole number from 0 upwards.")
-    if not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise DataError(f"The seed {seed!r} cannot start a census: give a whole number from 0 upwards.")
+    Whole(least=0).check("n", n)
+    Whole(least=0).check("seed", seed)
     return Dataset(convert(_to_polars(draw_columns(int(n), int(seed))), frame), census_schema())
 
 

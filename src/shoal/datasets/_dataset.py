@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from shoal.errors import DataError
+from shoal.parameters import Choice
 
 if TYPE_CHECKING:
     import polars
@@ -25,13 +26,7 @@ class Dataset(NamedTuple):
 
 def check_kind(kind: str) -> None:
     """Refuse an unknown kind of frame before any work is done."""
-    check_choice("frame", kind, get_args(FrameKind))
-
-
-def check_choice(option: str, value: object, choices: tuple[object, ...]) -> None:
-    """Refuse a value that is not among the choices, naming them."""
-    if value not in choices:
-        raise DataError(f"{option}={value!r} is unknown: choose one of {', '.join(map(repr, choices))}.")
+    Choice(get_args(FrameKind)).check("frame", kind)
 
 
 def convert(frame: polars.DataFrame, kind: FrameKind) -> Any:

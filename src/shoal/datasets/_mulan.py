@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from shoal.datasets import _files
-from shoal.datasets._dataset import Dataset, FrameKind, check_choice, check_kind, convert
+from shoal.datasets._dataset import Dataset, FrameKind, check_kind, convert
+from shoal.parameters import Choice
 
 if TYPE_CHECKING:
     import polars
@@ -33,7 +34,7 @@ def fetch_scene(subset: Literal["all", "train", "test"] = "all", *, frame: Frame
     Dataset
         The named tuple ``(frame, schema)``: features "other", labels targets.
     """
-    check_choice("subset", subset, ("all", "train", "test"))
+    Choice(("all", "train", "test")).check("subset", subset)
     paths = [f"mulan/scene-{part}.arff" for part in ("train", "test") if subset in (part, "all")]
     return _fetch(paths, n_labels=6, kind="nominal", frame=frame)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from shoal.datasets import _files
-from shoal.datasets._dataset import Dataset, FrameKind, check_choice, check_kind, convert
+from shoal.datasets._dataset import Dataset, FrameKind, check_kind, convert
+from shoal.parameters import Choice
 
 if TYPE_CHECKING:
     import polars
@@ -62,7 +63,7 @@ def fetch_nursery(
     from shoal.data.schema import Attribute, Schema
 
     check_kind(frame)
-    check_choice("sensitive", sensitive, (*(name for name in NURSERY if name != "class"), None))
+    (Choice([name for name in NURSERY if name != "class"]) | None).check("sensitive", sensitive)
     content = _files.read("nursery/nursery.data").strip()
     table = pl.read_csv(content, has_header=False, schema=dict.fromkeys(NURSERY, pl.String))
     if not keep_scarce:
@@ -209,7 +210,7 @@ def fetch_loan(version: LoanVersion = "2007-2011", *, binary: bool = False, fram
     from shoal.data.schema import Attribute, Schema
 
     check_kind(frame)
-    check_choice("version", version, tuple(LOAN_FILES))
+    Choice(LOAN_FILES).check("version", version)
     content = _files.read(f"loan/{LOAN_FILES[version]}.csv")
     table = pl.read_csv(content, infer_schema_length=None, null_values=["", "n/a"])
     table = table.drop(LOAN_REPEATED, strict=False).rename({"status": "loan_status"}, strict=False)

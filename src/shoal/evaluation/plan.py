@@ -7,7 +7,6 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 
@@ -17,13 +16,12 @@ from shoal.errors import ShoalError
 from shoal.models.guides import name_of
 from shoal.models.named import around, make_model
 from shoal.models.targets import features, target_of, task_of
+from shoal.parameters import SEED, Constraint, Whole
 from shoal.partition.recoding import RECODINGS
 from shoal.privacy.models import PrivacyModel, check_constraints
 
 USABLE = ("auto", *(name for name in RECODINGS if name not in ("interval", "set")))
 """Recodings that keep the domain of the values, so that a model trained on a release accepts raw rows."""
-LARGEST_SEED = 2**32 - 1
-"""The largest that numpy's RandomState takes."""
 _SET_BY_THE_CELL = ("schema", "k", "random_state")
 
 
@@ -170,35 +168,19 @@ def _parameters(anonymizer: Anonymizer, shared: Mapping[str, Any]) -> dict[str, 
     return own | {"constraints": (*check_constraints(own["constraints"]), *shared["constraints"])}
 
 
-def whole_numbers(name: str, value: Any, least: int) -> list[int]:
-    """One whole number or several, in order."""
+def read_several(name: str, value: Any, each: Constraint) -> list[int]:
+    """Return one whole number or several in ascending order, each of which a constraint allows."""
     values = [value] if isinstance(value, (numbers.Integral, str)) or not isinstance(value, Iterable) else list(value)
     for one in values:
-        if isinstance(one, (bool, np.bool_)) or not isinstance(one, numbers.Integral) or one < least:
-            raise ShoalError(f"{name} is a whole number of at least {least}, or several, not {one!r}: mend it.")
+        each.check(name, one)
     if not values:
         raise ShoalError(f"{name} is empty: give at least one whole number.")
     return sorted({int(one) for one in values})
 
 
-def seed_numbers(value: Any) -> list[int]:
-    """The seeds, or as many as asked for from 0 on."""
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return list(range(whole_numbers("seeds", value, least=1)[0]))
-    values = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    return whole_numbers("seeds", [require_seed("seeds", one) for one in values], least=0)
-
-
-def require_seed(name: str, value: Any) -> int:
-    """Refuse what is no seed."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or not 0 <= value <= LARGEST_SEED:
-        raise ShoalError(f"A seed is a whole number from 0 to {LARGEST_SEED}, but {name} has {value!r}: mend it.")
-    return int(value)
-
-
-def require_jobs(n_jobs: Any) -> None:
-    """Refuse what is no number of processes."""
-    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and (not whole or n_jobs == 0):
-        raise ShoalError(f"n_jobs={n_jobs!r} is no number of processes: choose 1 or more, or -1 for one a core.")
+def read_seeds(value: Any) -> list[int]:
+    """Return the seeds, or as many as asked for from 0 on."""
+    if isinstance(value, numbers.Integral):
+        Whole(least=1).check("seeds", value)
+        return list(range(int(value)))
+    return read_several("seeds", value, SEED)

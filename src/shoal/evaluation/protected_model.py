@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -17,6 +17,7 @@ from shoal.data import frames
 from shoal.errors import DataError, ShoalError
 from shoal.models.guides import read_labels
 from shoal.models.targets import read_target
+from shoal.parameters import Constraint, check_parameters, having, instance_of
 
 
 def _can(name: str) -> Callable[[Any], bool]:
@@ -60,14 +61,18 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "model": having("fit"),
+        "anonymizer": instance_of(Anonymizer, text="an anonymizer such as Mondrian(schema)"),
+    }
+
     def __init__(self, model: Any, anonymizer: Anonymizer) -> None:
         self.model = model
         self.anonymizer = anonymizer
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Anonymize the rows and train the model on the release; ``y`` defaults to the schema's target."""
-        if not isinstance(self.anonymizer, Anonymizer):
-            raise ShoalError(f"The anonymizer is {self.anonymizer!r}: pass one of Shoal's, such as Mondrian(schema).")
+        check_parameters(self)
         if y is None and (not frames.is_frame(X) or self.anonymizer.schema is None):
             raise ShoalError(
                 "ProtectedModel requires y to be passed, but the target y is None: "

@@ -14,8 +14,8 @@ from scipy import stats
 
 from shoal.data import frames
 from shoal.data.files import replacing, write_table
-from shoal.errors import ShoalError
 from shoal.intervals import CONFIDENCE
+from shoal.parameters import Real
 from shoal.reports.report import library_versions, render
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Evaluation:
 
         A k that was not reached for some seed is excluded.
         """
-        _check_loss(loss)
+        Real(hint="0.01 is one percentage point").check("loss", loss)
         best: dict[tuple[str, str], Affordable] = {}
         for one in self.summary():
             none = Affordable(one.model, one.method, None, None, False)
@@ -292,8 +292,3 @@ def estimate(values: Iterable[float]) -> Estimate:
 def _mean(values: Iterable[float]) -> float:
     found = list(values)
     return float(np.mean(found)) if found else math.nan
-
-
-def _check_loss(loss: Any) -> None:
-    if isinstance(loss, bool) or not isinstance(loss, (int, float)) or not math.isfinite(loss):
-        raise ShoalError(f"loss is the difference of scores that is acceptable, not {loss!r}: 0.01 is a point.")

@@ -34,10 +34,10 @@ from shoal.data import frames
 from shoal.data.files import replacing
 from shoal.data.schema import Schema, require_schema
 from shoal.errors import DataError, ShoalError, reason
-from shoal.evaluation.plan import require_jobs, require_seed
 from shoal.evaluation.provenance import fingerprint
 from shoal.models.guides import name_of
 from shoal.models.targets import features, read_target, target_of, task_of
+from shoal.parameters import JOBS, SEED
 from shoal.reports.report import dump_json, library_versions, listed, render
 from shoal.reports.summaries import FactSheet
 
@@ -195,8 +195,8 @@ def audit(
     ('membership', True)
     """
     require_schema(schema)
-    require_seed("random_state", random_state)
-    require_jobs(n_jobs)
+    SEED.check("random_state", random_state)
+    JOBS.check("n_jobs", n_jobs)
     start = time.perf_counter()
     rows = _read(model, members, controls, schema, random_state)
     skipped: list[Skipped] = []

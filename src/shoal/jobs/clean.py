@@ -16,9 +16,9 @@ from shoal.cleaners.null_space import NullSpaceCleaner
 from shoal.cleaners.targeted import TargetedNullSpaceCleaner, read_secret
 from shoal.data import frames
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
-from shoal.evaluation.plan import require_seed
 from shoal.linear_stages import LinearStage, read_linear_stage
 from shoal.models.guides import name_of
+from shoal.parameters import SEED
 from shoal.reports.report import listed, show_share
 from shoal.reports.summaries import FactSheet
 
@@ -186,7 +186,7 @@ def clean(
     >>> cleaning.cleaner.rank_, cleaning.moved.largest < 1e-18
     (1, True)
     """
-    require_seed("random_state", random_state)
+    SEED.check("random_state", random_state)
     secrets = [secret] if isinstance(secret, str) else list(secret)
     if secrets and rows is None:
         raise ShoalError("Secrets need rows to learn them from: pass rows that have them.")

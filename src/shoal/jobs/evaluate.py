@@ -20,7 +20,7 @@ from shoal.data.factored import FactoredFrame
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import require_same_columns
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
-from shoal.evaluation.plan import Method, plan_methods, plan_models, require_jobs, seed_numbers, whole_numbers
+from shoal.evaluation.plan import Method, plan_methods, plan_models, read_seeds, read_several
 from shoal.evaluation.result import TASKS, Evaluation
 from shoal.evaluation.scores import score_model, seeded, split_rows, telling_why
 from shoal.evaluation.store import CellStore, fingerprint, fingerprint_of_table
@@ -28,6 +28,7 @@ from shoal.jobs.release import Release, ReleasedTable, make_anonymizer, release_
 from shoal.models.estimators import takes_factors
 from shoal.models.guides import ModelInput
 from shoal.models.targets import features, read_target, target_of, task_of
+from shoal.parameters import JOBS, Whole
 from shoal.privacy.models import PrivacyModel, check_constraints
 
 __all__ = ["Evaluation", "evaluate"]
@@ -105,7 +106,7 @@ def evaluate(
     [(5, 0, True), (5, 1, True), (50, 0, True), (50, 1, True)]
     """
     require_schema(schema)
-    require_jobs(n_jobs)
+    JOBS.check("n_jobs", n_jobs)
     table = FactoredFrame.of(nw.maybe_reset_index(frames.open_frame(frame)))
     frames.require_rows(table)
     require_same_columns(table.columns, schema)
@@ -118,7 +119,7 @@ def evaluate(
         test_size,
         train_size,
     )
-    ks, seeds = whole_numbers("k", k, least=1), seed_numbers(seeds)
+    ks, seeds = read_several("k", k, Whole(least=1)), read_seeds(seeds)
     work.check(seeds)
     raw = [Cell(name, None, 0, seed) for name, seed in product(work.models, seeds)]
     cells = [Cell(*parts) for parts in product(work.models, work.methods, ks, seeds)]

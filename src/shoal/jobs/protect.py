@@ -27,13 +27,14 @@ from shoal.evaluation.comparison import (
     verdict,
     with_interval,
 )
-from shoal.evaluation.plan import plan_methods, plan_models, require_seed
+from shoal.evaluation.plan import plan_methods, plan_models
 from shoal.evaluation.provenance import Anonymization, Provenance, repeatable, trace
 from shoal.evaluation.scores import seeded, telling_why
 from shoal.jobs.release import Release, make_anonymizer, release_table, risk_before
 from shoal.models.estimators import takes_factors
 from shoal.models.guides import ModelInput, name_of
 from shoal.models.targets import features, target_of
+from shoal.parameters import SEED
 from shoal.privacy.models import PrivacyModel, check_constraints
 from shoal.privacy.risk import Risk
 from shoal.reports.report import facts as release_facts
@@ -170,7 +171,7 @@ def protect(
     (True, 200)
     """
     require_schema(schema)
-    require_seed("random_state", random_state)
+    SEED.check("random_state", random_state)
     table = FactoredFrame.of(nw.maybe_reset_index(frames.open_frame(frame)))
     frames.require_rows(table)
     require_same_columns(table.columns, schema)

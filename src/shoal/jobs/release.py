@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal._kernels import groups
-from shoal.anonymizers import Anonymizer, find_method
+from shoal.anonymizers import Anonymizer, find_method, options_of
 from shoal.data import frames
 from shoal.data.factored import FactoredFrame
 from shoal.data.files import as_marks, restore_texts, write_table
@@ -417,7 +417,7 @@ def make_anonymizer(method: str, schema: Schema, k: int, *, recoding: str | None
 
 
 def _require_options(cls: type[Anonymizer], method: str, options: Mapping[str, Any]) -> None:
-    known = sorted(set(cls._get_param_names()) - _COMMON_PARAMETERS)
+    known = sorted(options_of(cls))
     for name in options:
         if name not in known:
             raise SchemaError(
@@ -431,4 +431,3 @@ def _default_recoding(cls: type[Anonymizer]) -> str:
 
 
 _OF_EVERY_METHOD = ("constraints", "suppression", "missing", "random_state")
-_COMMON_PARAMETERS = set(inspect.signature(anonymize).parameters) | {"schema"}

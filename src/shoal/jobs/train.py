@@ -27,11 +27,11 @@ from shoal.evaluation.comparison import (
     verdict,
     with_interval,
 )
-from shoal.evaluation.plan import require_jobs, require_seed
 from shoal.evaluation.provenance import Provenance, trace
 from shoal.evaluation.scores import telling_why
 from shoal.models.guides import name_of
 from shoal.models.targets import features, target_of, task_of
+from shoal.parameters import JOBS, SEED, constraints_of
 from shoal.reports.report import library_versions, listed, render, show_share
 from shoal.reports.summaries import FactSheet
 from shoal.trees._base import PrivacyTrees
@@ -242,8 +242,9 @@ def train(
     True
     """
     require_schema(schema)
-    require_seed("random_state", random_state)
-    require_jobs(n_jobs)
+    SEED.check("random_state", random_state)
+    JOBS.check("n_jobs", n_jobs)
+    constraints_of(PrivacySearchCV)["max_risk"].check("max_importance", max_importance)
     opened = nw.maybe_reset_index(frames.open_frame(frame))
     frames.require_rows(opened)
     require_same_columns(opened.columns, schema)

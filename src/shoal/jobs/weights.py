@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -25,6 +25,7 @@ from shoal.data.schema import Schema, require_schema
 from shoal.data.table import Column, Table, encode, restrict, take_rows
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.evaluation.provenance import fingerprint
+from shoal.parameters import WEIGHTS, Checked, Constraint, Described, Whole
 from shoal.partition.clusters import Clustering, node_costs, weights_of
 from shoal.partition.recoding import Recoded, recode
 from shoal.reports.report import dump_json
@@ -127,6 +128,14 @@ class WeightSession:
     True
     """
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "frame": Described("a table"),
+        "schema": Checked("a Schema", require_schema),
+        "k": Whole(least=2),
+        "weights": WEIGHTS | None,
+        "random_state": Whole(least=0),
+    }
+
     def __init__(
         self,
         frame: Any,
@@ -136,11 +145,8 @@ class WeightSession:
         weights: Mapping[str, float] | None = None,
         random_state: int = 0,
     ) -> None:
-        require_schema(schema)
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 2:
-            raise ShoalError(f"k={k!r}: choose a whole number from 2 on.")
-        if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0:
-            raise ShoalError(f"random_state={random_state!r}: choose a whole number from 0 on.")
+        for name, value in {"schema": schema, "k": k, "weights": weights, "random_state": random_state}.items():
+            self._parameter_constraints[name].check(name, value)
         table = encode(frame, schema)
         if len(table.quasi) < 2:
             raise ShoalError(
@@ -177,8 +183,7 @@ class WeightSession:
 
     def set_weights(self, weights: Mapping[str, float] | None) -> None:
         """Move the sliders: what is thought beforehand. Answers are kept, and count as before."""
-        if weights is not None and not isinstance(weights, Mapping):
-            raise ShoalError(f"weights maps names of attributes to numbers, and is not {weights!r}: give a dict.")
+        self._parameter_constraints["weights"].check("weights", weights)
         prior = weights_of(self._table, weights)
         if not prior.any():
             raise ShoalError("All weights are 0, so that nothing counts: give one that is above.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from sklearn.base import clone
@@ -18,6 +18,7 @@ from shoal.data.schema import Attribute, Schema, require_schema
 from shoal.errors import SchemaError, ShoalError, reason
 from shoal.models.estimators import CodedTarget, FrameEncoder, ModelPipeline
 from shoal.models.targets import Task, features, task_of
+from shoal.parameters import Choice
 
 MOST_CATEGORIES = 255
 """Most columns for one nominal attribute; its rarest values share one."""
@@ -68,8 +69,7 @@ def make_model(name: str, schema: Schema, random_state: Any = 0, task: Task | No
     require_schema(schema)
     found = _find(name)
     task = task_of(schema) if task is None else task
-    if task not in ("classification", "regression"):
-        raise ShoalError(f"There is no task {task!r}: choose 'classification' or 'regression'.")
+    Choice(get_args(Task)).check("task", task)
     return around(found.make(name, task, random_state), schema, scaled=found.scaled)
 
 

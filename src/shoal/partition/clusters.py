@@ -7,7 +7,6 @@ ancestor relative to that of the hierarchy.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from shoal._kernels.sangreea_tree import BoxTree
 from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.data.table import Column, Table
 from shoal.errors import GuaranteeError, ShoalError
+from shoal.parameters import Real, Whole
 from shoal.partition.geometry import forms
 
 Weights = Mapping[str, float] | None
@@ -88,7 +88,7 @@ class Clustering:
         guard: Guard | None = None,
         seeds: Sequence[int] | np.ndarray | None = None,
     ) -> None:
-        _require_count("smallest", smallest)
+        Whole(least=1).check("smallest", smallest)
         if table.n_rows < smallest:
             raise GuaranteeError(
                 f"A cluster of {smallest} rows cannot be reached with {table.n_rows} rows: choose a smaller one."
@@ -132,7 +132,7 @@ class Clustering:
     def candidates(self, most: int = 10) -> Candidates:
         """Return the rows that are cheapest to add, and the cost of the open cluster with each; ties in row order."""
         self._require_open()
-        _require_count("most", most)
+        Whole(least=1).check("most", most)
         n_wanted = min(int(most), self.table.n_rows)
         return Candidates(
             *kernel.cheapest(self._space, self._codes, self._current_boxes(), self._taken, self._rows(), n_wanted)
@@ -184,7 +184,7 @@ class Clustering:
         self._require_free(row)
         space = self._space if weights is None else measure_space(self.table, weights_of(self.table, weights))
         size = self.smallest if smallest is None else smallest
-        _require_count("smallest", size)
+        Whole(least=1).check("smallest", size)
         rows, _ = kernel.grow_one(
             space, self._codes, self._current_boxes(), self._taken, np.array([row], np.int64), size, *self._wanted()
         )
@@ -267,15 +267,9 @@ class Clustering:
             raise ShoalError("No cluster is open: call begin(), or assign a row.")
 
     def _require_free(self, row: Any) -> None:
-        if isinstance(row, bool) or not isinstance(row, numbers.Integral) or not 0 <= int(row) < self.table.n_rows:
-            raise ShoalError(f"There is no row {row!r}: rows are numbered from 0 to {self.table.n_rows - 1}.")
+        Whole(least=0, most=self.table.n_rows - 1).check("row", row)
         if self._taken[int(row)]:
             raise ShoalError(f"Row {row} is already in a cluster: choose one whose label is -1.")
-
-
-def _require_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ShoalError(f"{name} must be a whole number of at least 1, not {value!r}: choose another.")
 
 
 def _read_seeds(seeds: Sequence[int] | np.ndarray, n_rows: int) -> np.ndarray:
@@ -306,8 +300,7 @@ def weights_of(table: Table, weights: Weights) -> np.ndarray:
     for name, weight in dict(weights or {}).items():
         if name not in found:
             raise ShoalError(f"weights names {name!r}, which is not a quasi-identifier: choose {', '.join(found)}.")
-        if isinstance(weight, bool) or not isinstance(weight, numbers.Real) or not 0 <= weight < np.inf:
-            raise ShoalError(f"The weight of {name!r} is {weight!r}: give a number of at least 0.")
+        Real(least=0).check(f"The weight of {name!r}", weight)
         found[name] = float(weight)
     return np.array(list(found.values()))
 

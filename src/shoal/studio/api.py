@@ -17,7 +17,7 @@ from shoal.errors import ShoalError
 from shoal.privacy.base import Control
 from shoal.studio import exports, trees
 from shoal.studio.desk import MOST_CENSUS, Workspace
-from shoal.studio.settings import methods, offered_levels
+from shoal.studio.settings import SUPPRESSION, WEIGHT, K, methods, offered_levels
 from shoal.studio.shaping import plain
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -79,10 +79,10 @@ class SettingsChange(_LevelsChange):  # type: ignore[misc]
     """Settings to change."""
 
     method: str | None = None
-    k: Annotated[int, Field(ge=2, le=10_000)] | None = None
-    suppression: Annotated[float, Field(ge=0, le=1)] | None = None
+    k: Annotated[int, Field(ge=K.least, le=K.most)] | None = None
+    suppression: Annotated[float, Field(ge=SUPPRESSION.least, le=SUPPRESSION.most)] | None = None
     model: str | None = None
-    weights: dict[str, Annotated[float, Field(ge=0, le=1000)]] | None = None
+    weights: dict[str, Annotated[float, Field(ge=WEIGHT.least, le=WEIGHT.most)]] | None = None
 
 
 class DecisionBody(Strict):

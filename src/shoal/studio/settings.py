@@ -9,11 +9,14 @@ from shoal.anonymizers import find_method, method_names
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.models.named import model_names
+from shoal.parameters import Real, Whole
 from shoal.privacy.base import Control, Option, PrivacyModel
 from shoal.privacy.models import MODELS
 from shoal.studio.estimators import is_file_name
 
 LEAST_K, MOST_K = 2, 10_000
+K = Whole(least=LEAST_K, most=MOST_K)
+SUPPRESSION, WEIGHT = Real(least=0, most=1), Real(least=0, most=1000)
 FIXED_GUIDE = 0.7
 """The guide of accuracy-guided anonymization that is good nearly everywhere: a search takes too long here."""
 
@@ -45,19 +48,16 @@ class Settings:
     def check(self) -> None:
         """Refuse values that no release can have."""
         find_method(self.method)
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or not LEAST_K <= self.k <= MOST_K:
-            raise ShoalError(f"k={self.k!r}: choose a whole number from {LEAST_K} to {MOST_K:,}.")
+        K.check("k", self.k)
         for key, level in self.levels.items():
             control = offered_levels()[key]
             if not control.takes(level):
                 raise ShoalError(f"{key}={level!r}: choose {control.describe()}, or leave it empty.")
-        if not 0 <= self.suppression <= 1:
-            raise ShoalError(f"suppression={self.suppression!r}: choose a share from 0 to 1.")
+        SUPPRESSION.check("suppression", self.suppression)
         if self.model is not None and self.model not in model_names() and not is_file_name(self.model):
             raise ShoalError(f"There is no model {self.model!r}: choose {', '.join(model_names())}, or none.")
         for name, weight in self.weights.items():
-            if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1000:
-                raise ShoalError(f"The weight of {name!r} is {weight!r}: choose a number from 0 to 1,000.")
+            WEIGHT.check(f"The weight of {name!r}", weight)
 
     def constraints(self) -> list[PrivacyModel]:
         """Privacy models that are asked for beside k."""

@@ -6,7 +6,7 @@ import math
 import numbers
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -21,7 +21,20 @@ from sklearn.utils.validation import (
 
 from shoal._kernels.tree_data import BEST_FIRST, BREADTH_FIRST, DEPTH_FIRST, MOST_BINS, AttributeDraw, GrowthBounds
 from shoal.data import frames
+from shoal.data.schema import Schema
 from shoal.errors import DataError, ShoalError
+from shoal.parameters import (
+    FEATURES,
+    FLAG,
+    RANDOM_STATE,
+    SHARE,
+    Choice,
+    Constraint,
+    Real,
+    Whole,
+    check_parameters,
+    instance_of,
+)
 from shoal.partition.binned_trees import (
     CRITERIA,
     FIXED_WEIGHT,
@@ -34,11 +47,11 @@ from shoal.partition.binned_trees import (
     learn_numbers,
     unit_of,
 )
-from shoal.trees._checks import is_number, is_share, is_whole
 from shoal.trees._features import Binned, Feature, Names, bin_table, code_column, is_nominal, read_features
 from shoal.trees._grown import Sums, Tree, build_tree, sum_classes, sum_numbers
-from shoal.trees._limits import Leaning, check_leaning, is_budgeted, make_limits, read_sensitivity
+from shoal.trees._limits import COSTS, LEVELS, Leaning, is_budgeted, make_limits, read_sensitivity
 
+SENSITIVITY = instance_of(Mapping, Schema, text="a mapping from features to weights, a Schema") | None
 FINE_WEIGHT = 1 << 24
 """Units of the largest weight where classes are learned: sums stay far from overflow."""
 
@@ -101,6 +114,26 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         self.categorical_features = categorical_features
         self.random_state = random_state
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "sensitivity": SENSITIVITY,
+        "penalty": Real(least=0),
+        "penalty_stops": FLAG,
+        "min_level": Whole(least=0),
+        "max_splits": Real(least=0, most=math.inf) | None,
+        "level_by": Choice(LEVELS),
+        "split_cost": Choice(COSTS),
+        "weighted": FLAG,
+        "max_depth": Whole(least=1) | None,
+        "min_samples_split": Whole(least=2) | SHARE,
+        "min_samples_leaf": Whole(least=1) | SHARE,
+        "min_weight_fraction_leaf": Real(least=0, most=0.5),
+        "max_features": Choice(("sqrt", "log2")) | Whole(least=1) | SHARE | None,
+        "max_leaf_nodes": Whole(least=2) | None,
+        "min_impurity_decrease": Real(least=0),
+        "ccp_alpha": Real(least=0),
+        "categorical_features": Choice(("from_dtype",)) | FEATURES | None,
+        "random_state": RANDOM_STATE,
+    }
     _nominal: list[bool]
     _saw_missing: np.ndarray
     _features: tuple[Feature, ...]
@@ -136,7 +169,6 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         y : array (n_rows,)
         sample_weight : array (n_rows,), optional
         """
-        check_leaning(self._leaning())
         self._check_parameters()
         lesson = self._read_lesson(X, y, sample_weight)
         names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
@@ -281,7 +313,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         for one in asked.tolist():
             if one in columns:
                 by_type[columns.index(one)] = True
-            elif is_whole(one, 0) and one < self.n_features_in_:
+            elif Whole(least=0, most=self.n_features_in_ - 1).allows(one):
                 by_type[int(one)] = True
             else:
                 raise ShoalError(f"categorical_features names {one!r}, which is no feature: choose among {columns}.")
@@ -369,23 +401,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         return max(1, int(asked * n))
 
     def _check_parameters(self) -> None:
-        for name, least in (("max_depth", 1), ("max_leaf_nodes", 2)):
-            value = getattr(self, name)
-            if value is not None and not is_whole(value, least):
-                raise ShoalError(f"{name}={value!r}: choose a whole number from {least} on, or None.")
-        for name, least in (("min_samples_split", 2), ("min_samples_leaf", 1)):
-            value = getattr(self, name)
-            if not is_whole(value, least) and not is_share(value):
-                raise ShoalError(f"{name}={value!r}: choose a whole number from {least} on, or a share up to 1.0.")
-        if not is_number(self.min_weight_fraction_leaf, 0, 0.5):
-            raise ShoalError(f"min_weight_fraction_leaf={self.min_weight_fraction_leaf!r}: choose from 0 to 0.5.")
-        for name in ("min_impurity_decrease", "ccp_alpha"):
-            if not is_number(getattr(self, name), 0):
-                raise ShoalError(f"{name}={getattr(self, name)!r}: choose a number from 0 on.")
-        asked = self.max_features
-        named = asked is None or (isinstance(asked, str) and asked in ("sqrt", "log2"))
-        if not named and not is_whole(asked, 1) and not is_share(asked):
-            raise ShoalError(f"max_features={asked!r}: choose sqrt, log2, a whole number, a share up to 1.0, or None.")
+        check_parameters(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -397,6 +413,10 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
     """What classifiers add: classes, and their weights."""
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "criterion": Choice((*CRITERIA, "log_loss")),
+        "class_weight": Choice(("balanced",)) | instance_of(Mapping, text="a mapping from classes to weights") | None,
+    }
     class_weight: Any
     criterion: str
     classes_: np.ndarray
@@ -437,10 +457,6 @@ class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
             }
         by_class = compute_sample_weight(asked, y)
         return by_class if weight is None else weight * by_class
-
-    def _check_criterion(self) -> None:
-        if self.criterion not in (*CRITERIA, "log_loss"):
-            raise ShoalError(f"There is no criterion {self.criterion!r}: choose gini, entropy or log_loss.")
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely class of each row."""

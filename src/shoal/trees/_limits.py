@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from shoal._kernels.tree_data import Limits
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
-from shoal.trees._checks import is_number, is_whole
+from shoal.parameters import Real, Whole
 from shoal.trees._grown import Tree
 
 LEVELS = ("depth", "visits")
@@ -40,39 +39,19 @@ def read_sensitivity(sensitivity: Any, names: Sequence[str] | None, n_features: 
     if isinstance(sensitivity, Schema):
         known = list(names) if names is not None else []
         sensitivity = {a.name: 1.0 for a in sensitivity.sensitive if a.name in known}
-    if not isinstance(sensitivity, Mapping):
-        raise ShoalError(
-            f"sensitivity is a {type(sensitivity).__name__}: pass a dict of features and weights, or a Schema."
-        )
     for feature, weight in sensitivity.items():
-        if not is_number(weight, 0, 1):
-            raise ShoalError(f"The sensitivity of {feature!r} is {weight!r}: choose a number from 0 to 1.")
+        Real(least=0, most=1).check(f"The sensitivity of {feature!r}", weight)
         weights[_place(feature, names, n_features)] = float(weight)
     return weights
 
 
 def _place(feature: Any, names: Sequence[str] | None, n_features: int) -> int:
-    if is_whole(feature, 0) and feature < n_features:
+    if Whole(least=0, most=n_features - 1).allows(feature):
         return int(feature)
     if names is not None and feature in list(names):
         return list(names).index(feature)
     known = f"{n_features} columns without names, 0 to {n_features - 1}" if names is None else ", ".join(names)
     raise ShoalError(f"sensitivity names {feature!r}, which is no feature: there are {known}.")
-
-
-def check_leaning(leaning: Leaning) -> None:
-    """Refuse settings that mean nothing."""
-    penalty, splits = leaning.penalty, leaning.max_splits
-    if not is_number(penalty, 0, sys.float_info.max):
-        raise ShoalError(f"penalty={penalty!r} is none: choose a number from 0 (no penalty) on.")
-    if not is_whole(leaning.min_level, 0):
-        raise ShoalError(f"min_level={leaning.min_level!r} is no level: choose a whole number from 0 (the root) on.")
-    if splits is not None and not is_number(splits, 0):
-        raise ShoalError(f"max_splits={splits!r} is no limit: choose a number from 0 on, or None.")
-    if leaning.level_by not in LEVELS:
-        raise ShoalError(f"level_by={leaning.level_by!r} is unknown: choose {' or '.join(LEVELS)}.")
-    if leaning.split_cost not in COSTS:
-        raise ShoalError(f"split_cost={leaning.split_cost!r} is unknown: choose {' or '.join(COSTS)}.")
 
 
 def is_budgeted(leaning: Leaning, sensitivity: np.ndarray) -> bool:
@@ -123,9 +102,3 @@ class SplitBudget:
         """Take off what a tree spent."""
         self._left = self._left - (tree.count_split_rows() if self._by_rows else tree.count_splits())
         self._n_trees -= 1
-
-
-def check_share(share: str) -> None:
-    """Refuse what is no way to share splits."""
-    if share not in SHARES:
-        raise ShoalError(f"share={share!r} is unknown: choose {' or '.join(SHARES)}.")

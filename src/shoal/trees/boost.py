@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
 from shoal._kernels import tree_use as kernel
-from shoal.errors import ShoalError
+from shoal.parameters import Choice, Constraint, Real, Whole
 from shoal.trees._base import LearnsClasses, PrivacyTrees, TrainingRows
-from shoal.trees._checks import is_number, is_whole
 from shoal.trees._grown import Tree, is_complete
-from shoal.trees._limits import SplitBudget, check_share, is_budgeted
+from shoal.trees._limits import SHARES, SplitBudget, is_budgeted
 
 
 class PrivacyBoostClassifier(LearnsClasses, PrivacyTrees):
@@ -107,6 +107,11 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         self.criterion = criterion
         self.class_weight = class_weight
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_estimators": Whole(least=1),
+        "learning_rate": Real(above=0),
+        "share": Choice(SHARES),
+    }
     trees_: list[Tree]
 
     def _grow(self, lesson: TrainingRows, random: np.random.RandomState) -> None:
@@ -161,12 +166,3 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         values = self._read_rows(X)
         votes = self._count_votes(values)
         return np.asarray(softmax(votes if self.n_classes_ == 2 else votes / max(self.n_classes_ - 1, 1), axis=1))
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._check_criterion()
-        check_share(self.share)
-        if not is_whole(self.n_estimators, 1):
-            raise ShoalError(f"n_estimators={self.n_estimators!r}: choose a whole number from 1 on.")
-        if not is_number(self.learning_rate, 0) or self.learning_rate == 0:
-            raise ShoalError(f"learning_rate={self.learning_rate!r}: choose a number above 0.")

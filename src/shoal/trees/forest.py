@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -15,10 +15,10 @@ from sklearn.metrics import r2_score
 
 from shoal._kernels import tree_use as kernel
 from shoal.errors import ShoalError
+from shoal.parameters import FLAG, JOBS, SHARE, Choice, Constraint, Whole
 from shoal.trees._base import LearnsClasses, LearnsNumbers, PrivacyTrees, TrainingRows
-from shoal.trees._checks import is_share, is_whole
 from shoal.trees._grown import Tree, is_complete
-from shoal.trees._limits import SplitBudget, check_share, is_budgeted
+from shoal.trees._limits import SHARES, SplitBudget, is_budgeted
 
 ROWS_A_BLOCK = 4096
 """Rows that go down all trees before the next ones do: their values stay near."""
@@ -82,6 +82,14 @@ class _Forest(PrivacyTrees):
         self.oob_score = oob_score
         self.n_jobs = n_jobs
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_estimators": Whole(least=1),
+        "share": Choice(SHARES),
+        "bootstrap": FLAG,
+        "max_samples": Whole(least=1) | SHARE | None,
+        "oob_score": FLAG,
+        "n_jobs": JOBS,
+    }
     trees_: list[Tree]
 
     def _count_threads(self) -> int:
@@ -165,14 +173,8 @@ class _Forest(PrivacyTrees):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_share(self.share)
-        if not is_whole(self.n_estimators, 1):
-            raise ShoalError(f"n_estimators={self.n_estimators!r}: choose a whole number from 1 on.")
         if self.oob_score and not self.bootstrap:
             raise ShoalError("oob_score=True needs rows that trees have not seen: leave bootstrap=True.")
-        samples = self.max_samples
-        if samples is not None and not is_whole(samples, 1) and not is_share(samples):
-            raise ShoalError(f"max_samples={samples!r}: choose a whole number, a share up to 1.0, or None.")
 
 
 class PrivacyForestClassifier(LearnsClasses, _Forest):
@@ -268,10 +270,6 @@ min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_scor
         )
         self.criterion = criterion
         self.class_weight = class_weight
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._check_criterion()
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, the mean over the trees."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -11,9 +11,13 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.errors import ShoalError
-from shoal.trees._checks import is_number
+from shoal.parameters import Constraint, Described, Real, check_parameters, having
+from shoal.trees._base import SENSITIVITY
 from shoal.trees._limits import read_sensitivity
+
+
+def _is_lightgbm(estimator: Any) -> bool:
+    return having("fit", "get_params").allows(estimator) and "importance_type" in estimator.get_params()
 
 
 class PrivacyLightGBM(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,16 +58,17 @@ class PrivacyLightGBM(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.sensitivity = sensitivity
         self.penalty = penalty
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "estimator": Described("an estimator of LightGBM such as LGBMClassifier()", _is_lightgbm),
+        "sensitivity": SENSITIVITY,
+        "penalty": Real(least=0),
+    }
     estimator_: Any
     sensitivity_: np.ndarray
 
     def fit(self, X: Any, y: Any, **options: Any) -> Self:
         """Learn from rows and their targets; ``options`` are those of the estimator's ``fit``."""
-        if not hasattr(self.estimator, "fit") or "importance_type" not in self.estimator.get_params():
-            kind = type(self.estimator).__name__
-            raise ShoalError(f"The estimator is a {kind}: pass an LGBMClassifier, or another of LightGBM's.")
-        if not is_number(self.penalty, 0, sys.float_info.max):
-            raise ShoalError(f"penalty={self.penalty!r} is none: choose a number from 0 (no penalty) on.")
+        check_parameters(self)
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
         self.sensitivity_ = read_sensitivity(self.sensitivity, names, np.shape(X)[1])
         self.estimator_ = clone(self.estimator).set_params(feature_contri=self._shares().tolist()).fit(X, y, **options)

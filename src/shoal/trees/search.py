@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import numbers
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,8 +18,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal.data import frames
 from shoal.errors import ShoalError
+from shoal.parameters import (
+    FUNCTION,
+    JOBS,
+    SCORING,
+    Choice,
+    Constraint,
+    Described,
+    Real,
+    Whole,
+    check_parameters,
+    instance_of,
+)
 from shoal.trees._base import PrivacyTrees
-from shoal.trees._checks import is_number, is_whole
 from shoal.trees.gradient import PrivacyLightGBM
 
 NOTHING: dict[str, Any] = {"penalty": 0.0, "penalty_stops": False, "min_level": 0, "max_splits": None}
@@ -45,6 +57,14 @@ class TriedSetting(NamedTuple):
     """By default the importance of the sensitive features, together."""
     on_frontier: bool
     """Whether no other setting has both a higher score and a lower risk."""
+
+
+def _are_settings(value: Any) -> bool:
+    return isinstance(value, Collection) and all(isinstance(setting, Mapping) for setting in value)
+
+
+def _is_splitter(value: Any) -> bool:
+    return not isinstance(value, str) and (hasattr(value, "split") or isinstance(value, Iterable))
 
 
 class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -117,9 +137,22 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.cv = cv
         self.n_jobs = n_jobs
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "estimator": instance_of(PrivacyTrees, PrivacyLightGBM, text="a PrivacyTreeClassifier() or a similar model"),
+        "max_accuracy_loss": Real(least=0, most=math.inf) | None,
+        "max_risk": Real(least=0, most=math.inf) | None,
+        "settings": Described("a list of dicts", _are_settings) | None,
+        "risk": Choice(("importance",)) | FUNCTION,
+        "scoring": SCORING,
+        "cv": Whole(least=2) | Described("a splitter of scikit-learn", _is_splitter) | None,
+        "n_jobs": JOBS,
+    }
+
     def fit(self, X: Any, y: Any) -> Self:
         """Try the settings on folds of the rows, and train on all of them with the best."""
-        self._check_parameters()
+        check_parameters(self)
+        if self.estimator.sensitivity is None:
+            raise ShoalError("The estimator has no sensitive feature: give it a sensitivity.")
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         classes = hasattr(self.estimator, "predict_proba")
         splitter = check_cv(self.cv, y, classifier=classes)
@@ -167,20 +200,6 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 "more of it, or more loss of accuracy."
             )
         return max(low, key=lambda one: (one.score, -one.risk))
-
-    def _check_parameters(self) -> None:
-        if not isinstance(self.estimator, (PrivacyTrees, PrivacyLightGBM)):
-            kind = type(self.estimator).__name__
-            raise ShoalError(f"The estimator is a {kind}: pass a PrivacyTreeClassifier, or another of these.")
-        if self.estimator.sensitivity is None:
-            raise ShoalError("The estimator knows of no sensitive feature: give it a sensitivity.")
-        for name in ("max_accuracy_loss", "max_risk"):
-            if getattr(self, name) is not None and not is_number(getattr(self, name), 0):
-                raise ShoalError(f"{name}={getattr(self, name)!r}: choose a number from 0 on, or None.")
-        if isinstance(self.cv, numbers.Number) and not is_whole(self.cv, 2):
-            raise ShoalError(f"cv={self.cv!r} is no number of folds: choose 2 or more, or pass a splitter.")
-        if not callable(self.risk) and self.risk != "importance":
-            raise ShoalError(f"There is no risk {self.risk!r}: choose importance, or pass a function.")
 
     def predict(self, X: Any) -> np.ndarray:
         """What the best model predicts."""

@@ -151,10 +151,6 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         self.criterion = criterion
         self.class_weight = class_weight
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._check_criterion()
-
     def predict(self, X: Any) -> np.ndarray:
         """The most frequent class of the leaf of each row."""
         values = self._read_rows(X)
