@@ -28,8 +28,8 @@ from shoal.datasets import make_census
 from shoal.errors import ShoalError
 from shoal.evaluation.plan import plan_models
 from shoal.evaluation.store import fingerprint
-from shoal.jobs.release import make_anonymizer
 from shoal.jobs.evaluate import Evaluation
+from shoal.jobs.release import make_anonymizer
 from shoal.models import features, read_target
 
 FRAME, SCHEMA = make_census(2000, seed=0)
