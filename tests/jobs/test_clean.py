@@ -244,7 +244,7 @@ def test_the_command_cleans_and_says_what_is_left(folder, capsys):
     command = "clean queries.csv --predictor model.skops --epsilon 0.05 --confidential train.csv:hours-per-week"
     assert run([*command.split(), "--out", "out.csv"]) == 0
     shown = capsys.readouterr().out
-    assert "What is left of hours-per-week to who learns it from cleaned rows" in shown
+    assert "How well an adversary recovers hours-per-week from cleaned rows" in shown
     assert "same answers" in shown
     cleaned = pl.read_csv("out.csv")
     assert cleaned.columns == NUMBERS

@@ -599,7 +599,7 @@ def end(process):
 def wait_for(address):
     for _ in range(300):
         try:
-            return httpx.get(address, follow_redirects=False)
+            return httpx.get(address, follow_redirects=False, timeout=60)
         except httpx.ConnectError:
             time.sleep(0.1)
     raise AssertionError("The studio does not answer.")
@@ -651,7 +651,7 @@ def test_a_killed_studio_loses_nothing(tmp_path):
 
 def test_bad_commands_get_one_sentence(tmp_path, capsys):
     for options, sentence in (
-        (["--folder", str(tmp_path / "none")], "is no folder"),
+        (["--folder", str(tmp_path / "none")], "is not a folder"),
         (["--port", "70000"], "--port must be a whole number from 0 to 65,535, got 70000"),
         (["--most-upload", "0"], "--most-upload must be"),
         ([str(tmp_path / "none.csv"), "--no-browser", "--data", str(tmp_path / "kept")], "There is no file"),
