@@ -36,7 +36,7 @@ class ComparePage:
     def draw(self) -> None:
         """Draw the page."""
         with ui.column().classes("gap-0"):
-            layout.heading("Compare variants")
+            layout.heading("Comparison of variants")
             ui.label("Save settings as variants, and compare their privacy and their cost.").classes("soft")
         self._variants = ui.column().classes("w-full gap-4")
         self._draw_variants()

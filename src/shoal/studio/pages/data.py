@@ -59,7 +59,7 @@ def add(studio: Any) -> None:
 
 
 def _draw_welcome() -> None:
-    layout.heading("Start with a table of people")
+    layout.heading("Open a table")
     ui.label(
         "Open a CSV or Parquet file in which each row is a person, or the demo with fictional people. Then set the "
         "roles of its columns, and shape a release in which each person shares a group with at least k − 1 others."
@@ -240,9 +240,9 @@ def _hint(sentence: str) -> None:
 def _draw_risk(risk: Risk) -> None:
     threshold = layout.percent(risk.threshold).replace(".0 ", " ").replace(" ", "\u00a0")
     exposed = risk.prosecutor > risk.threshold
-    prosecutor = "Highest chance that an adversary re-identifies a person known to be in the table."
+    prosecutor = "Highest chance of re-identifying a person in the table."
     _figure("Highest risk (prosecutor)", risk.prosecutor, exposed, prosecutor)
-    marketer = "Expected share of people that an adversary re-identifies by matching every row."
+    marketer = "Expected share of people re-identified by matching all rows."
     _figure("Average risk (marketer)", risk.marketer, risk.marketer > risk.threshold, marketer)
     _figure("Unique", risk.unique, risk.unique > 0, "Share of people with a unique combination of quasi-identifiers.")
     _figure("Above the threshold", risk.above, risk.above > 0, f"Share of people with a risk above {threshold}.")

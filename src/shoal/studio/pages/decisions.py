@@ -13,7 +13,7 @@ from shoal.studio.pages import layout
 from shoal.studio.workspace import Workspace
 
 INTRODUCTION = (
-    "A row can join one of two groups, and each generalises other values of it. Choose the group that keeps the "
+    "A row can join one of two groups, and each group generalises different values. Choose the group that keeps the "
     "details that you need: weights are learned from your choices, and the release uses them."
 )
 SEARCHING = "Searching for a question …"

@@ -53,7 +53,7 @@ def add(studio: Any) -> None:
 async def _draw(workspace: Workspace) -> None:
     audit = await layout.in_thread(workspace.audit)
     with ui.row().classes("w-full items-center justify-between gap-2"):
-        layout.heading("Export the release")
+        layout.heading("Export")
         another = ui.button("Open another table", icon="restart_alt")
         layout.mark(another.props(f"outline no-caps href={OPEN_ANOTHER}"), "start-anew")
     with ui.card().classes("w-full p-4 gap-1") as place:

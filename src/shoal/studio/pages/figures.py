@@ -163,7 +163,7 @@ def _guarantee(one: dict[str, Any]) -> str:
     sign, word, style = ("✓", "holds", "holds") if one["holds"] else ("✗", "does not hold", "leaks")
     return (
         f'<div><span class="{style}" aria-hidden="true">{sign}</span> <b>{escape(one["model"])} {word}</b>'
-        f'<span class="soft shoal-small"> reached {escape(str(one["level"]))}, requested {escape(str(one["asked"]))}'
+        f'<span class="soft shoal-small"> ({escape(str(one["level"]))} reached, {escape(str(one["asked"]))} requested)'
         "</span></div>"
     )
 
