@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
@@ -75,12 +75,8 @@ def names_of(text: str) -> list[str]:
     return names
 
 
-def _model(*names: str, **details: Any) -> Any:
-    return typer.Option(*names, rich_help_panel="Privacy models", **details)
-
-
-def _reading(**details: Any) -> Any:
-    return typer.Option(rich_help_panel="Reading", **details)
+_model = partial(typer.Option, rich_help_panel="Privacy models")
+_reading = partial(typer.Option, rich_help_panel="Reading")
 
 
 class Levels:
@@ -146,8 +142,7 @@ def _parameter(name: str, hint: Any, option: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _guide(*names: str, **details: Any) -> Any:
-    return typer.Option(*names, rich_help_panel="Guide", **details)
+_guide = partial(typer.Option, rich_help_panel="Guide")
 
 
 Source = Annotated[Path, typer.Argument(metavar="IN", help="CSV or Parquet file.", show_default=False)]
@@ -301,8 +296,7 @@ ADDRESS = re.compile(r"^(\w[\w+.-]+):/")
 """Start of a URL such as hdfs://host/file; a Windows drive has a single letter."""
 
 
-def _large(*names: str, **details: Any) -> Any:
-    return typer.Option(*names, rich_help_panel="Large tables", **details)
+_large = partial(typer.Option, rich_help_panel="Large tables")
 
 
 @dataclass(frozen=True)

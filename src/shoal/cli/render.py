@@ -87,12 +87,12 @@ def inspection(
     strongest = _strongest_of_each_size(found)
     if json:
         return _print_json(
-            file=str(source),
+            file=source,
             rows=rows,
             attributes=[{"name": a.name, "role": a.role, "kind": a.kind, "reason": reasons[a.name]} for a in schema],
             combinations=[separation._asdict() for separation in strongest],
             risk=None if risk is None else risk._asdict(),
-            schema=None if written is None else str(written),
+            schema=written,
         )
     out = console()
     out.print(f"[bold]{_safe(source.name)}[/bold]: {rows:,} rows, {len(schema)} columns\n", highlight=False)
@@ -121,8 +121,8 @@ def release(release: Release, before: Risk, out: Path, report: Path | None, *, j
     if json:
         return _print_json(
             **facts(release, raw_risk=before, released_file=out),
-            out=str(out),
-            report=None if report is None else str(report),
+            out=out,
+            report=report,
         )
     shown = console()
     quasi = [attribute.name for attribute in release.schema.quasi]
@@ -145,7 +145,7 @@ def checked(source: Path, checked: Checked, *, json: bool) -> None:
     if json:
         measured = [m._asdict() for m in checked.measured]
         return _print_json(
-            file=str(source),
+            file=source,
             rows=checked.rows,
             groups=checked.groups,
             holds=checked.holds,
@@ -174,7 +174,7 @@ def frontier(found: Evaluation, limit: float, files: Mapping[str, Path], *, json
             summary=[_by_name(one) for one in summary],
             affordable=[_by_name(one) for one in affordable],
             loss=limit,
-            files={name: str(path) for name, path in files.items()},
+            files=files,
         )
     out = console()
     score = found.score
@@ -227,7 +227,7 @@ def datasets(infos: Sequence[DatasetInfo], *, json: bool) -> None:
 def written(files: Mapping[str, Path], *, json: bool) -> None:
     """Print the files that were written."""
     if json:
-        return _print_json(**{name: str(path) for name, path in files.items()})
+        return _print_json(**files)
     table = _table(None, "", "")
     for name, path in files.items():
         table.add_row(name, f"[bold]{_safe(str(path))}[/bold]", _file_size(path))
@@ -244,7 +244,7 @@ def protection(protection: Protection, files: Mapping[str, Path], *, json: bool)
             comparison=_by_name(protection.comparison),
             release=facts(protection.release, raw_risk=protection.raw_risk, released_file=files["released"]),
             findings=protection.release.findings,
-            files={name: str(path) for name, path in files.items()},
+            files=files,
         )
     out = console()
     out.print(f"[bold]{_safe(protection.verdict)}[/bold]\n", highlight=False)
@@ -283,7 +283,7 @@ def training(training: Training, files: Mapping[str, Path], *, json: bool) -> No
     """Print the feature importances and the scores of a model."""
     if json:
         facts = {name: _by_name(value) for name, value in training.facts().items()}
-        return _print_json(**facts, files={name: str(path) for name, path in files.items()})
+        return _print_json(**facts, files=files)
     from shoal.jobs.train import describe_setting
     from shoal.reports.report import show_share
 
@@ -332,7 +332,7 @@ def audit(found: Audit, files: Mapping[str, Path], *, json: bool) -> None:
 def cleaning(cleaning: Cleaning, files: Mapping[str, Path], *, json: bool) -> None:
     """Print the effect of cleaning on the predictor and on adversaries."""
     if json:
-        return _print_json(**cleaning.facts(), files={name: str(path) for name, path in files.items()})
+        return _print_json(**cleaning.facts(), files=files)
     from shoal.reports.report import show_share
 
     out = console()

@@ -7,6 +7,7 @@ from typing import Any
 
 from nicegui import ui
 
+from shoal.evaluation.comparison import show_score
 from shoal.studio.pages import layout
 from shoal.studio.pages.frontier import draw_frontier, point_of
 from shoal.studio.pages.lattice_drawing import TAGS, Drawn, draw_lattice
@@ -177,13 +178,10 @@ def _draw_score(utility: dict[str, Any] | None) -> None:
             label.tooltip(utility["error"])
         return
     before, after = utility["before"], utility["after"]
-    ui.label(f"{_score(utility, before['value'])} → {_score(utility, after['value'])}")
-    interval = f"{_score(utility, after['low'])} to {_score(utility, after['high'])}"
-    ui.label(f"{utility['model']}, {utility['score']}, {interval}").classes("soft text-xs")
-
-
-def _score(utility: dict[str, Any], value: float) -> str:
-    return f"{100 * value:.1f} %" if utility["score"] == "accuracy" else f"{value:.3f}"
+    score = utility["score"]
+    ui.label(f"{show_score(score, before['value'])} → {show_score(score, after['value'])}")
+    interval = show_score(score, after["low"], after["high"])
+    ui.label(f"{utility['model']}, {score}, {interval}").classes("soft text-xs")
 
 
 def _explain(scored: bool) -> str:

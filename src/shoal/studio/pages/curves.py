@@ -7,7 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from shoal.studio.pages import layout
-from shoal.studio.pages.figures import CHART_TEXT, tooltip
+from shoal.studio.pages.figures import CHART_TEXT, axis, tooltip
 
 LOWEST_RATE = 1e-3
 MOST_LINES = 4
@@ -79,15 +79,10 @@ def _line(name: str, points: list[list[float]], colour: str, dash: Any) -> dict[
 
 
 def _log_axis(name: str, gap: int) -> dict[str, Any]:
-    return {
+    return axis(name, gap) | {
         "type": "log",
         "min": LOWEST_RATE,
         "max": 1,
-        "name": name,
-        "nameLocation": "middle",
-        "nameGap": gap,
-        "nameTextStyle": CHART_TEXT,
         "axisLabel": CHART_TEXT | {":formatter": IN_PERCENT},
         "splitLine": {"lineStyle": {"color": "var(--line)"}},
-        "axisLine": {"lineStyle": {"color": "var(--line)"}},
     }

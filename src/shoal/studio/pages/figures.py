@@ -234,15 +234,16 @@ def tooltip(trigger: str) -> dict[str, Any]:
 
 def category_axis(name: str, values: list[str]) -> dict[str, Any]:
     """Return the options of a labelled axis of categories."""
-    return {"type": "category", "data": values, "axisTick": {"show": False}} | _axis(name, 28)
+    return {"type": "category", "data": values, "axisTick": {"show": False}} | axis(name, 28)
 
 
 def value_axis(name: str) -> dict[str, Any]:
     """Return the options of a labelled axis of numbers."""
-    return {"type": "value", "splitLine": {"lineStyle": {"color": "var(--line)"}}} | _axis(name, 44)
+    return {"type": "value", "splitLine": {"lineStyle": {"color": "var(--line)"}}} | axis(name, 44)
 
 
-def _axis(name: str, gap: int) -> dict[str, Any]:
+def axis(name: str, gap: int) -> dict[str, Any]:
+    """Return the options that all axes share."""
     return {
         "name": name,
         "nameLocation": "middle",
