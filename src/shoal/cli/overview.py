@@ -67,14 +67,13 @@ def methods(json: Json = False) -> None:
     For example:
       shoal methods
     """
-    from shoal.anonymizers import find_method, method_names, options_of
+    from shoal.anonymizers import describe_methods, find_method, options_of
 
     found = {}
-    for name in method_names():
-        method = find_method(name)
+    for name, about in describe_methods().items():
         # A model has an option of its own, --model.
-        options = {option: str(one) for option, one in options_of(method).items() if option != "model"}
-        found[name] = (method.__doc__ or "").strip().split("\n")[0], options
+        constraints = options_of(find_method(name))
+        found[name] = about, {option: str(one) for option, one in constraints.items() if option != "model"}
     render.methods(found, json=json)
 
 

@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.concurrency import run_in_threadpool
 
 from shoal import __version__
+from shoal.anonymizers import describe_methods
 from shoal.data.schema import KINDS, ROLES
 from shoal.errors import ShoalError
 from shoal.privacy.base import Control
 from shoal.studio import exports, hierarchies
 from shoal.studio.runs import plain
-from shoal.studio.settings import SUPPRESSION, WEIGHT, K, methods, offered_levels
+from shoal.studio.settings import SUPPRESSION, WEIGHT, K, offered_levels
 from shoal.studio.workspace import MOST_CENSUS, Workspace
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -154,7 +155,7 @@ def show_workspace(workspace: FromRequest) -> dict[str, Any]:
 @router.get("/choices", tags=["data"])
 def choices() -> dict[str, Any]:
     """Return the possible roles, kinds, methods and ways to build hierarchies."""
-    return {"roles": ROLES, "kinds": KINDS, "methods": methods(), "hierarchies": hierarchies.BUILDERS}
+    return {"roles": ROLES, "kinds": KINDS, "methods": describe_methods(), "hierarchies": hierarchies.BUILDERS}
 
 
 @router.get("/files", tags=["data"])

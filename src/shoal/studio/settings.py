@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from shoal.anonymizers import find_method, method_names
+from shoal.anonymizers import find_method
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.models.named import model_names
@@ -95,8 +95,3 @@ def offered_levels() -> dict[str, Control]:
 def option_of(key: str) -> Option:
     """Return the option of the command line for the level of a privacy model."""
     return MODELS[key].levels_asked()[0]
-
-
-def methods() -> dict[str, str]:
-    """Return the methods by name, each with one sentence."""
-    return {name: (find_method(name).__doc__ or "").strip().split("\n")[0] for name in method_names()}

@@ -10,12 +10,13 @@ from typing import Any
 
 from nicegui import ui
 
+from shoal.anonymizers import describe_methods, method_names
 from shoal.models.named import model_names
 from shoal.privacy.base import Control
 from shoal.studio.estimators import ENDINGS
 from shoal.studio.pages import layout
 from shoal.studio.pages.figures import MODELS
-from shoal.studio.settings import LEAST_K, MOST_K, Settings, methods, offered_levels
+from shoal.studio.settings import LEAST_K, MOST_K, Settings, offered_levels
 
 MOST_BY_SLIDER = 100
 MOST_WEIGHT = 5.0
@@ -49,7 +50,7 @@ class Controls:
     def follow(self, settings: Settings) -> None:
         """Show the current settings, which other controls may have changed."""
         self._set_to = settings.to_dict()
-        self._method.value, self._told.text = settings.method, methods()[settings.method]
+        self._method.value, self._told.text = settings.method, describe_methods()[settings.method]
         self._k.value, self._k_slider.value = settings.k, _by_slider(settings.k)
         for key, level in self._levels.items():
             level.value = settings.levels.get(key)
@@ -69,10 +70,10 @@ class Controls:
 
     def _choose_method(self) -> None:
         async def choose(event: Any) -> None:
-            self._told.text = methods()[event.value]
+            self._told.text = describe_methods()[event.value]
             await self._set("method", event.value)
 
-        self._method = layout.mark(ui.select(list(methods()), label="Method", on_change=choose), "method")
+        self._method = layout.mark(ui.select(method_names(), label="Method", on_change=choose), "method")
         self._method.classes("w-full").props("dense outlined options-dense")
         self._told = layout.mark(ui.label("").classes("soft shoal-small -mt-2"), "method-told")
 
