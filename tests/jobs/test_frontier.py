@@ -145,7 +145,7 @@ def test_two_models_of_one_name_are_told(call):
     save_models("tree.skops")
     code, _, err = call(COMMAND.replace("tree,bayes", "tree,tree.skops"))
     assert code == 2
-    assert "names two models 'tree': rename a file" in err
+    assert "contains two models 'tree': rename a file" in err
     assert len(err.splitlines()) == 1
 
 

@@ -50,7 +50,7 @@ class Controls:
     def follow(self, settings: Settings) -> None:
         """Show the current settings, which other controls may have changed."""
         self._set_to = settings.to_dict()
-        self._method.value, self._told.text = settings.method, describe_methods()[settings.method]
+        self._method.value, self._description.text = settings.method, describe_methods()[settings.method]
         self._k.value, self._k_slider.value = settings.k, _by_slider(settings.k)
         for key, level in self._levels.items():
             level.value = settings.levels.get(key)
@@ -70,12 +70,12 @@ class Controls:
 
     def _choose_method(self) -> None:
         async def choose(event: Any) -> None:
-            self._told.text = describe_methods()[event.value]
+            self._description.text = describe_methods()[event.value]
             await self._set("method", event.value)
 
         self._method = layout.mark(ui.select(method_names(), label="Method", on_change=choose), "method")
         self._method.classes("w-full").props("dense outlined options-dense")
-        self._told = layout.mark(ui.label("").classes("soft shoal-small -mt-2"), "method-told")
+        self._description = layout.mark(ui.label("").classes("soft shoal-small -mt-2"), "method-told")
 
     def _choose_k(self) -> None:
         async def slide(event: Any) -> None:
