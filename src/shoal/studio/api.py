@@ -290,7 +290,7 @@ def show_shape(workspace: FromRequest, wait: bool = False) -> dict[str, Any]:
 @router.get("/duel", tags=["duel"])
 def show_question(workspace: FromRequest) -> dict[str, Any]:
     """Return the open question: a row, two groups that it could join, and the loss in each."""
-    return plain({"question": question_view(workspace.ask()), "weights": weights_view(workspace)})  # type: ignore[no-any-return]
+    return plain({"question": workspace.ask()._asdict(), "weights": weights_view(workspace)})  # type: ignore[no-any-return]
 
 
 @router.post("/duel", tags=["duel"])
@@ -358,11 +358,6 @@ def export(workspace: FromRequest, what: str, shown: bool = False) -> Response:
 def list_exports() -> list[str]:
     """Return the names of the files that can be exported."""
     return list(exports.FILES)
-
-
-def question_view(question: Any) -> dict[str, Any]:
-    """Return a question as plain values."""
-    return plain(question._asdict() if hasattr(question, "_asdict") else question)  # type: ignore[no-any-return]
 
 
 def weights_view(workspace: Workspace) -> dict[str, Any]:

@@ -124,18 +124,6 @@ def _report(workspace: Workspace) -> bytes:
         return path.read_bytes()
 
 
-def _evidence(workspace: Workspace) -> bytes:
-    return _of_audit(workspace, audits.PAGE)
-
-
-def _side_by_side(workspace: Workspace) -> bytes:
-    return _of_audit(workspace, audits.SIDE_BY_SIDE)
-
-
-def _numbers(workspace: Workspace) -> bytes:
-    return _of_audit(workspace, audits.NUMBERS)
-
-
 def _of_audit(workspace: Workspace, name: str) -> bytes:
     if workspace.audit()["status"] != "done":
         raise ShoalError("There is no evidence yet: start an audit on the page Audit.")
@@ -149,9 +137,9 @@ FILES = {
     "weights.toml": ("application/toml", _weights),
     "report.html": ("text/html", _report),
     "table.csv": ("text/csv", _table),
-    "audit.html": ("text/html", _evidence),
-    "audits.html": ("text/html", _side_by_side),
-    "audit.json": ("application/json", _numbers),
+    "audit.html": ("text/html", lambda workspace: _of_audit(workspace, audits.PAGE)),
+    "audits.html": ("text/html", lambda workspace: _of_audit(workspace, audits.SIDE_BY_SIDE)),
+    "audit.json": ("application/json", lambda workspace: _of_audit(workspace, audits.NUMBERS)),
     "command.txt": ("text/plain", lambda workspace: (command(workspace) + "\n").encode()),
     "release.py": ("text/x-python", lambda workspace: snippet(workspace).encode()),
 }
