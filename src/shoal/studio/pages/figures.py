@@ -69,7 +69,7 @@ class Tiles:
             self.k = Tile("Smallest group (k)", "figures-k")
             self.groups = Tile("Groups", "figures-groups")
             self.risk = Tile("Highest risk", "figures-risk")
-            self.loss = Tile("Information loss (NCP)", "figures-loss")
+            self.loss = Tile("Information loss", "figures-loss")
             self.score = Tile("Model", "figures-accuracy")
 
     def show(self, found: dict[str, Any], running: bool) -> None:
@@ -80,7 +80,7 @@ class Tiles:
         self.groups.show(f"{found['groups']:,}", f"{mean:,.1f} rows on average{dropped}")
         risk = found["risk"]
         self.risk.show(layout.percent(risk["prosecutor"]), f"average {layout.percent(risk['marketer'])}")
-        self.loss.show(layout.percent(found["loss"]["ncp"]), "mean of the quasi-identifiers")
+        self.loss.show(layout.percent(found["loss"]["ncp"]), "mean NCP of the attributes")
         self._show_score(found, running)
 
     def _show_score(self, found: dict[str, Any], running: bool) -> None:
