@@ -17,8 +17,8 @@ INTRODUCTION = """\
 
 `docs/make_cli.py` generates this page from the help texts: `shoal COMMAND --help` prints the same.
 
-Results go to stdout, progress and errors to stderr. Invalid input is reported in one sentence that names the culprit, the
-value and the way out. Files are written in full or not at all.
+Results go to stdout, progress and errors to stderr. Invalid input is reported in one sentence that names the culprit,
+the value and the way out. Files are written in full or not at all.
 
 | exit code | meaning |
 |---|---|

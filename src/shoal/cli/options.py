@@ -80,7 +80,7 @@ _reading = partial(typer.Option, rich_help_panel="Reading")
 
 
 class Levels:
-    """Privacy models asked for beside k, by the options that the models themselves describe."""
+    """Requested privacy models besides k-anonymity; the models describe their options."""
 
     def __init__(self, members: str | None, sensitive: str | None, **given: Any) -> None:
         self.members, self.sensitive, self._given = members, sensitive, given
@@ -93,16 +93,16 @@ class Levels:
             hints = get_type_hints(model)
             found += [_level_parameter(option, hints[option.field]) for option in model.options]
         about = " and ".join(model.name for model in MODELS.values() if model.about_population)
-        members = _model(metavar="COLUMN", help=f"For {about}: true where a row is released.")
-        sensitive = _model(metavar="NAME", help="Hold the models to this sensitive attribute alone, not to each.")
+        members = _model(metavar="COLUMN", help=f"For {about}: column that is true in released rows.")
+        sensitive = _model(metavar="NAME", help="Sensitive attribute to protect; by default all of them.")
         return [*found, _parameter("members", str, members), _parameter("sensitive", str, sensitive)]
 
     def constraints(self, k: int | None) -> list[PrivacyModel]:
-        """Return the models asked for, without k-anonymity."""
+        """Return the requested models without k-anonymity."""
         self._require_company()
         asked = [self._make(model, k) for model in MODELS.values() if self._given_of(model.levels_asked())]
         if self.sensitive is not None and not any(model.about_sensitive for model in asked):
-            raise ShoalError(f"--sensitive {self.sensitive} needs a model to hold it to: add --l, --t or another.")
+            raise ShoalError(f"--sensitive {self.sensitive} needs a model that protects it: add --l, --t or another.")
         return asked
 
     def _make(self, model: type[PrivacyModel], k: int | None) -> PrivacyModel:
@@ -115,7 +115,7 @@ class Levels:
         return [(option, value) for option, value in given if value is not None]
 
     def _require_company(self) -> None:
-        """Refuse options that say nothing without another one."""
+        """Refuse options that have no effect without another one."""
         for model in MODELS.values():
             asking = model.levels_asked()
             for option, value in self._given_of(model.options):
