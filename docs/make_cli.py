@@ -15,16 +15,16 @@ PAGE = Path(__file__).with_name("cli.md")
 INTRODUCTION = """\
 # Command line
 
-This page is made by `docs/make_cli.py` from the help texts: `shoal COMMAND --help` says the same.
+`docs/make_cli.py` generates this page from the help texts: `shoal COMMAND --help` prints the same.
 
-Results go to stdout, progress and errors to stderr. Bad input is told in one sentence that names the culprit, the value
-and the way out. Files are written in full or not at all.
+Results go to stdout, progress and errors to stderr. Invalid input is reported in one sentence that names the culprit,
+the value and the way out. Files are written in full or not at all.
 
-| exit code | means |
+| exit code | meaning |
 |---|---|
-| 0 | done, and every level asked for is reached |
-| 1 | a level asked for is not reached; `shoal anonymize` then wrote nothing |
-| 2 | bad usage or input |
+| 0 | success, and all requested levels are reached |
+| 1 | a requested level is not reached; `shoal anonymize` then writes no file |
+| 2 | invalid usage or input |
 | 130 | interrupted |
 """
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def page() -> str:
-    """The whole page: one section for ``shoal``, one for each command."""
+    """Return the page: one section for ``shoal``, and one per command."""
     root = typer.main.get_command(app)
     context = root.context_class(root, info_name="shoal", terminal_width=WIDTH, max_content_width=WIDTH)
     sections = [INTRODUCTION, _section("shoal", root, context)]
@@ -46,20 +46,20 @@ def page() -> str:
 
 
 def commands() -> dict[str, Any]:
-    """The commands by name."""
+    """Return the commands by name."""
     found: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return found
 
 
 def _section(title: str, command: Any, context: Any) -> str:
-    """A command's help in plain text, its examples apart, so that their lines stay as they are."""
+    """Return the help of a command as plain text, followed by its examples with their line breaks."""
     about, _, examples = (command.help or "").partition("For example:")
-    # Typer draws boxes as wide as the terminal unless it is told to write plain text.
+    # Typer draws boxes as wide as the terminal unless plain text is requested.
     command.help, command.epilog, command.rich_markup_mode = about.strip(), None, None
     text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     section = f"## {title}\n\n```text\n{text}\n```\n"
     if examples.strip():
-        # A line that goes on is indented deeper; a shell needs to be told.
+        # A continued line is indented deeper; a shell needs a backslash.
         lines = re.sub(r"\n {3,}", " \\\\\n    ", re.sub(r"(?m)^ {1,2}(?=\S)", "", examples).strip("\n"))
         section += f"\nFor example:\n\n```console\n{lines.strip()}\n```\n"
     return section

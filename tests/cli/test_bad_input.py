@@ -282,7 +282,7 @@ OUTPUTS = [
     Case("report folder is missing", BASE + " --report there/report.html", "The folder 'there' does not exist"),
     Case("output of an unknown kind", BASE.replace("out.csv", "out.xlsx"), "ends in '.xlsx'"),
     Case("output without an ending", BASE.replace("out.csv", "out"), "ends in ''"),
-    Case("inspect would overwrite", "inspect people.csv --out zip.json --json", "'zip.json' is there already"),
+    Case("inspect would overwrite", "inspect people.csv --out zip.json --json", "'zip.json' exists already"),
     Case("data set that is none", "datasets cencus", "no data set 'cencus'"),
     Case("rows of a fixed data set", "datasets adult --rows 5", "--rows 5"),
     Case("census of no people", "datasets census --rows -1 --out c.csv", "-1"),

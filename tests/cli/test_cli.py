@@ -167,7 +167,7 @@ def test_inspect_proposes_and_writes_a_schema(call):
     code, out, err = call("inspect people.csv --out proposal.toml --missing-mark ?")
     assert (code, err) == (0, "")
     assert "Proposed roles" in out
-    assert "What tells rows apart most" in out
+    assert "Most distinguishing columns" in out
     assert "unique rows" in out
     assert "--missing-mark '?'" in out
     written = shoal.Schema.from_toml("proposal.toml")
@@ -180,7 +180,7 @@ def test_inspect_writes_beside_the_table_and_never_over_a_schema(call):
     code, out, err = call("inspect people.csv")
     assert code == 2
     assert "Proposed roles" in out
-    assert "'people.toml' is there already" in err
+    assert "'people.toml' exists already" in err
     assert Path("people.toml").read_text() == SCHEMA
     assert call("inspect people.csv --force")[0] == 0
     assert Path("people.toml").read_text() != SCHEMA
@@ -356,7 +356,7 @@ def test_check_shows_what_holds(call):
     assert (code, err) == (0, "")
     assert "3-anonymity" in out
     assert "✓" in out
-    assert "Every level asked for is reached." in out
+    assert "All requested levels are reached." in out
 
 
 def test_check_exits_1_below_what_is_asked(call):
@@ -474,10 +474,10 @@ def test_any_column_can_be_the_target(census):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--model tree --method mondrian", "'mondrian' is not guided by anything"),
-        ("--target income --method mondrian", "'mondrian' is not guided by anything"),
-        ("--model tree --predictions said.csv", "two guides"),
-        ("--model treee", "'treee' is neither a file nor a model"),
+        ("--model tree --method mondrian", "'mondrian' takes no guide"),
+        ("--target income --method mondrian", "'mondrian' takes no guide"),
+        ("--model tree --predictions said.csv", "exclude each other"),
+        ("--model treee", "'treee' is neither a file nor the name of a model"),
         ("--model nope.skops", "no file 'nope.skops'"),
         ("--model census.csv", "ends in '.csv'"),
         ("--model model.skops", "not known to be safe, sklearn.tree._tree.Tree: pass trust"),
@@ -534,7 +534,7 @@ def test_a_file_called_like_a_model_is_not_in_the_way(census, kind):
 
 def test_a_folder_is_no_model(census):
     Path("models").mkdir()
-    assert "'models' is neither a file nor a model" in census(f"{GUIDED} --model models")[2]
+    assert "'models' is neither a file nor the name of a model" in census(f"{GUIDED} --model models")[2]
 
 
 # anonymize, learning from other rows
@@ -612,7 +612,7 @@ def test_a_value_is_the_same_in_both_tables(call, out):
     ("change", "says"),
     [
         (lambda old: old.drop("age"), "--learn-from old.csv has no column 'age', but 'new.csv' has"),
-        (lambda old: old.with_columns(more=1), "--learn-from old.csv has the column 'more', but 'new.csv' has not"),
+        (lambda old: old.with_columns(more=1), "--learn-from old.csv has the column 'more', but 'new.csv' does not"),
         (lambda old: old[:0], "'old.csv' has a header but no rows"),
     ],
 )
@@ -740,14 +740,14 @@ def test_protect_writes_parquet_from_parquet(census):
 @pytest.mark.parametrize(
     ("options", "says", "code"),
     [
-        ("--model treee", "'treee' is neither a file nor a model", 2),
+        ("--model treee", "'treee' is neither a file nor the name of a model", 2),
         ("--model model.joblib", "would run whatever code", 2),
         ("--test nope.csv", "no file 'nope.csv'", 2),
         ("--test-size 1.5", "test_size=1.5", 2),
         ("--recoding set", "recoding='set' does not suit a model", 2),
         ("--method mondrain", "no method 'mondrain'", 2),
         ("--option k=5", "--option k=5 sets 'k'", 2),
-        ("--out census.csv", "'census.csv' is a file: name a folder", 2),
+        ("--out census.csv", "'census.csv' is a file: choose a folder", 2),
         ("--k 500", "k=500 cannot be reached", 1),
         ("--l 99", "cannot be reached", 1),
     ],
@@ -776,7 +776,7 @@ def test_train_writes_a_model_its_rules_and_a_report(census):
     assert (code, err) == (0, "")
     written = {path.name for path in Path("made/here").iterdir()}
     assert written == {"model.skops", "report.html", "rules.txt", "training.json"}
-    assert "What the model leans on" in out
+    assert "Feature importances" in out
     assert "|--- " in Path("made/here/rules.txt").read_text()
     model = load_model("made/here/model.skops")
     assert model.sensitivity == {"age": 1.0, "education": 0.5}
@@ -817,7 +817,7 @@ def test_train_json_is_the_same_as_the_library(census):
         ("--jobs 0", "n_jobs must be"),
         ("--seed -1", "random_state must be"),
         ("--option sensitivity=age", "is set by --sensitive"),
-        ("--out census.csv", "'census.csv' is a file: name a folder"),
+        ("--out census.csv", "'census.csv' is a file: choose a folder"),
     ],
 )
 def test_what_cannot_be_trained_is_told_in_one_sentence(census, options, says):
@@ -886,8 +886,8 @@ def test_demo(call):
         "report.html",
     }
     for words in (
-        "One person, before and after",
-        "The training rows, before and after",
+        "Example of a person",
+        "Training rows",
         "Two models on 120 unseen rows",
     ):
         assert words in out
@@ -896,7 +896,7 @@ def test_demo(call):
     assert f"shoal {command}" in out
     assert call(command)[0] == 0
     person = out.split("\n\n")[0]
-    assert "(left out)" in person
+    assert "(removed)" in person
 
 
 def test_a_demo_of_nobody_leaves_nothing(call):
@@ -956,9 +956,9 @@ def test_nothing_is_written_into_a_folder_that_is_read(fold, by_spark, engine, o
     before = {path: path.read_bytes() for path in Path("fold").glob("?.parquet")}
     code, _, err = fold(f"{LARGE} --engine {engine} --out {out}")
     assert (code, err.count("\n")) == (2, 1)
-    assert f"'fold' is a folder that is read, and '{out}' would be written into it" in err
+    assert f"The input 'fold' is a folder, and '{out}' would be written into it" in err
     code, _, err = fold(f"{LARGE} --engine {engine} --report {out}")
-    assert (code, "is a folder that is read" in err) == (2, True)
+    assert (code, "is a folder, and" in err) == (2, True)
     assert {path: path.read_bytes() for path in Path("fold").glob("?.parquet")} == before
     assert not by_spark
 
@@ -970,7 +970,7 @@ def test_other_commands_write_into_no_folder_that_is_read(fold):
         "clean fold --predictor model.skops --out fold/clean.csv",
     ):
         code, _, err = fold(line)
-        assert (code, "is a folder that is read" in err) == (2, True)
+        assert (code, "is a folder, and" in err) == (2, True)
     assert sorted(str(path) for path in Path("fold").rglob("*")) == ["fold/1.parquet", "fold/2.parquet", "fold/deep"]
 
 
@@ -996,7 +996,7 @@ def test_spark_replaces_nothing(fold, by_spark, kind, name):
     Path("old.parquet").mkdir() if kind == "folder" else Path("old.parquet").touch()
     code, _, err = fold(f"{LARGE} --engine spark --out {name.format(here=Path.cwd())}")
     assert (code, err.count("\n")) == (2, 1)
-    assert "old.parquet' is there already: choose another name, or remove it first." in err
+    assert "old.parquet' exists already: choose another name, or remove it first." in err
     assert not by_spark
 
 
@@ -1012,7 +1012,7 @@ def test_addresses_are_passed_to_spark_as_they_are(fold, by_spark, start):
 def test_an_address_of_a_folder_that_is_read_is_that_folder(fold, by_spark):
     for source, out in (("fold", f"file://{Path.cwd()}/fold/new"), (f"file://{Path.cwd()}/fold", "fold/new")):
         code, _, err = fold(f"anonymize {source} --schema census.toml --k 5 --engine spark --out {out}")
-        assert (code, "is a folder that is read" in err) == (2, True)
+        assert (code, "is a folder, and" in err) == (2, True)
     assert not by_spark
 
 
@@ -1031,7 +1031,7 @@ def test_ctrl_c_while_spark_runs_says_one_sentence(fold, by_spark, monkeypatch, 
     # A program has no handler of its own, as tests have: then what is logged goes to stderr.
     monkeypatch.setattr(logging.root, "handlers", [])
     monkeypatch.setattr("shoal.jobs.release.check_file", interrupted)
-    assert fold(line) == (130, "", "shoal: interrupted, and nothing was left half written.\n")
+    assert fold(line) == (130, "", "shoal: interrupted; no partial files were left behind.\n")
     assert logging.root.handlers == []
 
 
@@ -1044,7 +1044,7 @@ def test_ctrl_c_while_spark_runs_says_one_sentence(fold, by_spark, monkeypatch, 
         ('missing_marks="?"', "sets 'missing_marks', which is set by --missing-mark: use that instead"),
         ("threads=abc", "sets 'threads', which is set by --threads: use that instead"),
         ("master=x", "sets 'master', which is set by --master: use that instead"),
-        ("source=x", "sets 'source', which is set by the file that is named first: use that instead"),
+        ("source=x", "sets 'source', which is set by the first argument: use that instead"),
         ("out=x", "sets 'out', which is set by --out: use that instead"),
         ("reading=1", "has no option 'reading'"),
         ("large=1", "has no option 'large'"),
@@ -1114,7 +1114,7 @@ def test_an_interrupted_run_leaves_the_old_file(call, monkeypatch):
     monkeypatch.setattr(pl.LazyFrame, "sink_csv", interrupted)
     code, out, err = call(f"{BASE} --k 3")
     assert (code, out) == (130, "")
-    assert err == "shoal: interrupted, and nothing was left half written.\n"
+    assert err == "shoal: interrupted; no partial files were left behind.\n"
     assert Path("out.csv").read_text() == "old"
     assert not list(Path().glob(".*"))
 

@@ -511,7 +511,7 @@ def test_the_command_line_works_from_disk(command, source, tmp_path):
 def test_a_file_that_does_not_fit_is_worked_on_from_disk_and_that_is_said(command, source, tmp_path):
     code, said = command("anonymize", source, "--k", 5, "--out", tmp_path / "out.parquet", "--memory", "100kB")
     assert code == 0
-    assert "it is worked on from disk" in said.err
+    assert "it is processed from disk" in said.err
     code, said = command("anonymize", source, "--k", 5, "--out", tmp_path / "out.parquet")
     assert (code, said.err.count("from disk")) == (0, 0)
 

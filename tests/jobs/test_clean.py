@@ -244,7 +244,7 @@ def test_the_command_cleans_and_says_what_is_left(folder, capsys):
     command = "clean queries.csv --predictor model.skops --epsilon 0.05 --confidential train.csv:hours-per-week"
     assert run([*command.split(), "--out", "out.csv"]) == 0
     shown = capsys.readouterr().out
-    assert "What is left of hours-per-week to who learns it from cleaned rows" in shown
+    assert "How well an adversary recovers hours-per-week from cleaned rows" in shown
     assert "same answers" in shown
     cleaned = pl.read_csv("out.csv")
     assert cleaned.columns == NUMBERS
@@ -277,7 +277,7 @@ def test_the_command_prints_json_and_takes_onnx(folder, capsys):
         ("--predictor none.skops", "There is no file 'none.skops'"),
         ("--predictor model.skops --confidential train.csv", "must have the form file:column"),
         ("--predictor model.skops --confidential train.csv:no", "There is no secret 'no'"),
-        ("--predictor model.skops --confidential train.csv:sex --rows queries.csv", "name one file of training rows"),
+        ("--predictor model.skops --confidential train.csv:sex --rows queries.csv", "use one file of training rows"),
         ("--predictor model.skops --out queries.csv", "would overwrite 'queries.csv'"),
         ("--predictor model.skops --epsilon much", "'much' is not a number"),
         ("--predictor model.skops --epsilon -1", "epsilon must be a number of at least 0, got -1.0"),

@@ -60,7 +60,7 @@ def test_files_are_written_and_the_answer_is_printed(call):
     assert pl.read_csv("out/frontier.csv").height == 8
     assert Path("out/frontier.png").read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in Path("out/frontier.svg").read_text()
-    assert "What k costs" in out
+    assert "Cost of k" in out
     assert re.search(r"tree trained on mondrian groups: (k = \d+ costs|no k of 3, 20)", out)
     assert all(name in out for name in FILES)
 
@@ -145,7 +145,7 @@ def test_two_models_of_one_name_are_told(call):
     save_models("tree.skops")
     code, _, err = call(COMMAND.replace("tree,bayes", "tree,tree.skops"))
     assert code == 2
-    assert "names two models 'tree': rename a file" in err
+    assert "contains two models 'tree': rename a file" in err
     assert len(err.splitlines()) == 1
 
 
@@ -176,11 +176,11 @@ def test_k_that_cannot_be_reached_is_told(call):
 @pytest.mark.parametrize(
     ("line", "culprit"),
     [
-        (COMMAND.replace("tree,bayes", "forrest"), "'forrest' is neither a file nor a model"),
+        (COMMAND.replace("tree,bayes", "forrest"), "'forrest' is neither a file nor the name of a model"),
         (COMMAND.replace("tree,bayes", "tree,nope.skops"), "no file 'nope.skops'"),
         (COMMAND.replace("tree,bayes", "people.csv"), "'people.csv' ends in '.csv'"),
         (COMMAND + " --jobs 0", "n_jobs must be"),
-        (COMMAND.replace("tree,bayes", ","), "names nothing"),
+        (COMMAND.replace("tree,bayes", ","), "contains no name"),
         (COMMAND.replace("3,20", "3,many"), "'many' is not a whole number"),
         (COMMAND.replace("3,20", "0"), "got 0"),
         (COMMAND + " --methods mondriaan", "no method 'mondriaan'"),

@@ -1,4 +1,4 @@
-"""The studio in a real browser: a newcomer's way through all pages, a drag, a duel by keys, a restart, bad files.
+"""The studio in a real browser: a newcomer's way through all pages, a drag, decisions by keys, a restart, bad files.
 
 Screenshots are kept in the folder that ``SHOAL_SCREENSHOTS`` names, if it names one.
 """
@@ -118,7 +118,7 @@ def test_a_newcomer_gets_from_nothing_to_a_release(page, served, tmp_path):
     expect(page.get_by_test_id("loss-age")).not_to_have_text(lost, timeout=LATER)
     page.get_by_test_id("variant-name").fill("age matters")
     page.get_by_test_id("keep-variant").click()
-    expect(page.get_by_text("Kept as")).to_be_visible(timeout=LATER)
+    expect(page.get_by_text("Saved as")).to_be_visible(timeout=LATER)
     go(page, "/compare")
     expect(page.get_by_test_id("variant-age matters")).to_be_visible(timeout=LATER)
     shoot(page, "4-compare")
@@ -212,7 +212,7 @@ def test_files_good_bad_and_huge(page, served, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_is_brought_along_and_a_pickle_refused(page, served, tmp_path):
+def test_a_model_is_uploaded_and_a_pickle_refused(page, served, tmp_path):
     census = make_census(600)
     model = make_model("logistic", census.schema).fit(census.frame, census.frame["income"].to_numpy())
     for name in ("mine.skops", "mine.joblib"):
@@ -222,12 +222,12 @@ def test_a_model_is_brought_along_and_a_pickle_refused(page, served, tmp_path):
     page.get_by_test_id("open-census").click()
     expect(page.get_by_test_id("source")).to_contain_text("600 rows")
     go(page, "/shape")
-    page.get_by_text("Bring a model of your own").click()
+    page.get_by_text("Upload a model").click()
     chooser = page.locator("input[type=file]")
     chooser.set_input_files(str(tmp_path / "mine.joblib"))
     expect(page.get_by_text("would run whatever code its maker put there")).to_be_visible(timeout=LATER)
     chooser.set_input_files(str(tmp_path / "mine.skops"))
-    expect(page.get_by_text("mine.skops is trained from now on")).to_be_visible(timeout=LATER)
+    expect(page.get_by_text("The model mine.skops is selected")).to_be_visible(timeout=LATER)
     expect(page.get_by_test_id("figures-accuracy")).to_contain_text("%", timeout=LATER)
 
 

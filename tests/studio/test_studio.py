@@ -1,4 +1,4 @@
-"""The studio without a browser: desks keep everything, the JSON twin does what pages do, and the guard lets few in."""
+"""Tests of the studio without a browser: workspaces, worker processes, exports, access guard and JSON API."""
 
 import io
 import json
@@ -24,17 +24,17 @@ from shoal.cli import run
 from shoal.datasets import make_census
 from shoal.errors import HierarchyError, ShoalError
 from shoal.models import save_model
-from shoal.studio import exports, trees
+from shoal.studio import exports, hierarchies
 from shoal.studio.api import make_api
 from shoal.studio.app import Studio
-from shoal.studio.desk import Workspace
 from shoal.studio.guard import AccessGuard
+from shoal.studio.processes import BackgroundTask, LatestTask, Progress, WorkerPool
 from shoal.studio.store import Store
-from shoal.studio.work import Errand, Latest, Progress, WorkerPool
+from shoal.studio.workspace import Workspace
 
 TOKEN, PORT = "a-token-that-nobody-guesses", 8123
 HOST = f"127.0.0.1:{PORT}"
-BEARER = {"Authorization": f"Bearer {TOKEN}", "Shoal-Desk": "desk-of-mine"}
+BEARER = {"Authorization": f"Bearer {TOKEN}", "Shoal-Desk": "workspace-of-mine"}
 
 
 @pytest.fixture
@@ -45,165 +45,165 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def workspace(tmp_path):
+def root(tmp_path):
     folder = tmp_path / "work"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture
-def desk(store, workspace):
-    desk = Workspace("desk-of-mine", store, workspace)
-    desk.open_census(600)
-    yield desk
-    desk.close()
+def workspace(store, root):
+    workspace = Workspace("workspace-of-mine", store, root)
+    workspace.open_census(600)
+    yield workspace
+    workspace.close()
 
 
-def shaped(desk, **changes):
-    desk.change(**changes)
-    return desk.shaping.wait(desk.start(), 60)
+def run_with(workspace, **changes):
+    workspace.change(**changes)
+    return workspace.runs.wait(workspace.start_run(), 60)
 
 
-# Desks
+# Workspaces
 
 
-def test_a_table_is_opened_looked_at_and_released(desk):
-    assert desk.source == {"name": "census", "rows": 600, "columns": desk.frame.width}
-    columns = {column.name: column for column in desk.columns()}
+def test_a_table_is_opened_looked_at_and_released(workspace):
+    assert workspace.source == {"name": "census", "rows": 600, "columns": workspace.frame.width}
+    columns = {column.name: column for column in workspace.columns()}
     assert columns["age"].kind == "numeric"
     assert sum(columns["age"].counts) == 600
-    assert desk.raw_risk().unique > 0.1
-    found = shaped(desk, k=20, model="tree")
+    assert workspace.raw_risk().unique > 0.1
+    found = run_with(workspace, k=20, model="tree")
     assert (found.running, found.error) == (False, "")
     figures = found.result
     assert figures["k"] >= 20
     assert sum(one["rows"] for one in figures["sizes"]) == 600
-    assert set(figures["loss"]["by_attribute"]) == {one.name for one in desk.schema.quasi}
+    assert set(figures["loss"]["by_attribute"]) == {one.name for one in workspace.schema.quasi}
     assert 0 < figures["utility"]["after"]["value"] <= 1
     assert len(figures["sample"]["before"]) == len(figures["sample"]["after"]) == 12
     json.dumps(figures)
-    assert desk.release().k == figures["k"]
+    assert workspace.release().k == figures["k"]
 
 
 @pytest.mark.parametrize("method", ["mondrian", "sangreea", "hilbert", "rplus", "flash", "accuracy-guided"])
-def test_every_method_can_be_chosen(desk, method):
-    found = shaped(desk, method=method, k=5, model=None)
+def test_every_method_can_be_chosen(workspace, method):
+    found = run_with(workspace, method=method, k=5, model=None)
     assert found.error == ""
     assert found.result["k"] >= 5
     assert found.result["utility"] is None
 
 
-def test_weights_matter_and_what_cannot_be_reached_is_told(desk):
-    quasi = [one.name for one in desk.schema.quasi]
-    plain = shaped(desk, method="sangreea", k=10, model=None).result["loss"]["by_attribute"]
-    heavy = shaped(desk, weights={quasi[0]: 50.0}).result["loss"]["by_attribute"]
+def test_weights_matter_and_what_cannot_be_reached_is_told(workspace):
+    quasi = [one.name for one in workspace.schema.quasi]
+    plain = run_with(workspace, method="sangreea", k=10, model=None).result["loss"]["by_attribute"]
+    heavy = run_with(workspace, weights={quasi[0]: 50.0}).result["loss"]["by_attribute"]
     assert heavy[quasi[0]] < plain[quasi[0]]
-    assert desk.settings.weights == {quasi[0]: 50.0}
-    found = shaped(desk, l=500)
+    assert workspace.settings.weights == {quasi[0]: 50.0}
+    found = run_with(workspace, l=500)
     assert "500" in found.error
     assert found.result is None
-    with pytest.raises(ShoalError, match="'income' is no quasi-identifier"):
-        desk.change(weights={"income": 2.0})
+    with pytest.raises(ShoalError, match="Only quasi-identifiers have weights, 'income' does not"):
+        workspace.change(weights={"income": 2.0})
     for wrong in ({"k": 1}, {"method": "magic"}, {"t": 0.0}, {"suppression": 2}, {"model": "magic"}, {"colour": 1}):
         with pytest.raises(ShoalError):
-            desk.change(**wrong)
+            workspace.change(**wrong)
     with pytest.raises(ShoalError):
-        desk.change(weights={quasi[0]: -1.0})
+        workspace.change(weights={quasi[0]: -1.0})
 
 
-def test_nothing_is_lost_by_a_restart(desk, store, workspace):
-    name = desk.schema.quasi[0].name
-    desk.set_attribute("sex", role="other")
-    shaped(desk, k=15, weights={name: 3.0}, model=None)
-    desk.keep_variant("first try")
+def test_nothing_is_lost_by_a_restart(workspace, store, root):
+    name = workspace.schema.quasi[0].name
+    workspace.set_attribute("sex", role="other")
+    run_with(workspace, k=15, weights={name: 3.0}, model=None)
+    workspace.keep_variant("first try")
     for _ in range(3):
-        desk.ask()
-        desk.answer("first")
-    question = desk.ask()
-    again = Workspace("desk-of-mine", store, workspace)
-    assert again.source == desk.source
-    assert again.settings == desk.settings
-    assert again.schema == desk.schema
-    assert again.schema.reasons == desk.schema.reasons
-    assert again.frame.equals(desk.frame)
+        workspace.ask()
+        workspace.answer("first")
+    question = workspace.ask()
+    again = Workspace("workspace-of-mine", store, root)
+    assert again.source == workspace.source
+    assert again.settings == workspace.settings
+    assert again.schema == workspace.schema
+    assert again.schema.reasons == workspace.schema.reasons
+    assert again.frame.equals(workspace.frame)
     assert [one["name"] for one in again.variants] == ["first try"]
-    assert len(again.duel().log) == 3
+    assert len(again.weight_session().log) == 3
     assert str(again.ask()) == str(question)
     again.undo()
-    assert len(again.duel().log) == 2
+    assert len(again.weight_session().log) == 2
 
 
-def test_desks_do_not_see_each_other(desk, store, workspace):
-    other = Workspace("desk-of-others", store, workspace)
+def test_workspaces_do_not_see_each_other(workspace, store, root):
+    other = Workspace("workspace-of-others", store, root)
     assert other.source is None
     other.open_census(200, seed=3)
     other.change(k=50)
-    assert desk.settings.k == 10
-    assert desk.frame.height == 600
+    assert workspace.settings.k == 10
+    assert workspace.frame.height == 600
     with pytest.raises(ShoalError, match="No table is open"):
-        Workspace("desk-of-nobody", store, workspace).start()
+        Workspace("workspace-of-nobody", store, root).start_run()
 
 
-def test_files_of_the_folder_are_opened_and_no_others(desk, workspace, tmp_path):
-    make_census(300).frame.write_csv(workspace / "people.csv")
+def test_files_of_the_folder_are_opened_and_no_others(workspace, root, tmp_path):
+    make_census(300).frame.write_csv(root / "people.csv")
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
-    (workspace / "link.csv").symlink_to(tmp_path / "secret.csv")
-    (workspace / "broken.parquet").write_bytes(b"PAR1 nothing")
-    (workspace / "empty.csv").write_text("")
-    assert set(desk.files()) == {"people.csv", "link.csv", "broken.parquet", "empty.csv"}
-    desk.open_path("people.csv")
-    assert desk.source["rows"] == 300
+    (root / "link.csv").symlink_to(tmp_path / "secret.csv")
+    (root / "broken.parquet").write_bytes(b"PAR1 nothing")
+    (root / "empty.csv").write_text("")
+    assert set(workspace.files()) == {"people.csv", "link.csv", "broken.parquet", "empty.csv"}
+    workspace.open_path("people.csv")
+    assert workspace.source["rows"] == 300
     for wrong in ("../secret.csv", str(tmp_path / "secret.csv"), "link.csv", "/etc/passwd", "none.csv"):
         with pytest.raises(ShoalError) as caught:
-            desk.open_path(wrong)
+            workspace.open_path(wrong)
         assert "\n" not in str(caught.value)
     for wrong in ("broken.parquet", "empty.csv"):
         with pytest.raises(ShoalError):
-            desk.open_path(wrong)
-    assert desk.source["name"] == "people.csv"
+            workspace.open_path(wrong)
+    assert workspace.source["name"] == "people.csv"
 
 
-def test_columns_change_and_what_depends_on_them_is_forgotten(desk):
-    desk.set_attribute("age", kind="ordinal")
-    assert desk.schema["age"].kind == "ordinal"
+def test_columns_change_and_what_depends_on_them_is_forgotten(workspace):
+    workspace.set_attribute("age", kind="ordinal")
+    assert workspace.schema["age"].kind == "ordinal"
     with pytest.raises(ShoalError, match="'sex' holds texts"):
-        desk.set_attribute("sex", kind="numeric")
+        workspace.set_attribute("sex", kind="numeric")
     with pytest.raises(ShoalError, match="unknown role"):
-        desk.set_attribute("sex", role="secret")
-    for one in desk.schema.quasi:
-        desk.set_attribute(one.name, role="other")
+        workspace.set_attribute("sex", role="secret")
+    for one in workspace.schema.quasi:
+        workspace.set_attribute(one.name, role="other")
     with pytest.raises(ShoalError, match="No column is a quasi-identifier"):
-        desk.start()
+        workspace.start_run()
     with pytest.raises(ShoalError, match="No column is a quasi-identifier"):
-        desk.raw_risk()
+        workspace.raw_risk()
 
 
-def test_variants_are_kept_used_and_dropped(desk):
-    shaped(desk, k=5, model=None)
-    desk.keep_variant("small")
-    shaped(desk, k=50)
-    desk.keep_variant("large")
-    assert [one["name"] for one in desk.variants] == ["small", "large"]
-    assert desk.variants[0]["loss"]["ncp"] < desk.variants[1]["loss"]["ncp"]
-    desk.use_variant("small")
-    assert desk.settings.k == 5
-    desk.drop_variant("small")
-    for act in (desk.drop_variant, desk.use_variant):
+def test_variants_are_kept_used_and_dropped(workspace):
+    run_with(workspace, k=5, model=None)
+    workspace.keep_variant("small")
+    run_with(workspace, k=50)
+    workspace.keep_variant("large")
+    assert [one["name"] for one in workspace.variants] == ["small", "large"]
+    assert workspace.variants[0]["loss"]["ncp"] < workspace.variants[1]["loss"]["ncp"]
+    workspace.use_variant("small")
+    assert workspace.settings.k == 5
+    workspace.drop_variant("small")
+    for act in (workspace.drop_variant, workspace.use_variant):
         with pytest.raises(ShoalError, match="no variant 'small'"):
             act("small")
     with pytest.raises(ShoalError, match="needs a name"):
-        desk.keep_variant("  ")
-    assert [one["outdated"] for one in desk.variants] == [False]
-    desk.set_attribute("sex", role="other")
-    assert [one["outdated"] for one in desk.variants] == [True]
-    assert desk.shaped().result is None  # figures of other columns are none of these
+        workspace.keep_variant("  ")
+    assert [one["outdated"] for one in workspace.variants] == [False]
+    workspace.set_attribute("sex", role="other")
+    assert [one["outdated"] for one in workspace.variants] == [True]
+    assert workspace.progress().result is None  # figures of other columns are none of these
 
 
-def test_the_lattice_has_the_chosen_node(desk):
-    for one in desk.schema.quasi[3:]:
-        desk.set_attribute(one.name, role="other")
-    desk.change(method="flash", k=5)
-    picture = desk.lattice()
+def test_the_lattice_has_the_chosen_node(workspace):
+    for one in workspace.schema.quasi[3:]:
+        workspace.set_attribute(one.name, role="other")
+    workspace.change(method="flash", k=5)
+    picture = workspace.lattice()
     assert picture is not None
 
 
@@ -214,53 +214,53 @@ WORK = Hierarchy.from_dict({"gov": ["federal", "local"], "private": None, "self"
 
 
 def test_values_move_between_groups():
-    moved = trees.move(WORK, "local", "self")
+    moved = hierarchies.move(WORK, "local", "self")
     assert moved.leaves(moved.node("self")) == ("inc", "not-inc", "local") or set(moved.leaves(moved.node("self"))) == {
         "inc",
         "not-inc",
         "local",
     }
-    assert trees.move(moved, "federal", "self").n_nodes == WORK.n_nodes - 1  # an empty group is none
-    grown = trees.add_group(WORK, "other", "private")
+    assert hierarchies.move(moved, "federal", "self").n_nodes == WORK.n_nodes - 1  # an empty group is none
+    grown = hierarchies.add_group(WORK, "other", "private")
     assert grown.label_of(grown.common_ancestor(["private"])) == "private"
     assert "other" in grown.labels
-    assert "official" in trees.rename(WORK, "gov", "official").labels
+    assert "official" in hierarchies.rename(WORK, "gov", "official").labels
     for wrong in (("none", "self"), ("local", "private"), ("local", "none"), ("*", "gov")):
         with pytest.raises(HierarchyError):
-            trees.move(WORK, *wrong)
-    with pytest.raises(HierarchyError, match="lies below"):
-        trees.move(trees.move(WORK, "self", "gov"), "gov", "self")
-    tree = trees.as_tree(WORK)
+            hierarchies.move(WORK, *wrong)
+    with pytest.raises(HierarchyError, match="is below"):
+        hierarchies.move(hierarchies.move(WORK, "self", "gov"), "gov", "self")
+    tree = hierarchies.as_tree(WORK)
     assert tree["label"] == "*"
     assert {child["label"] for child in tree["children"]} == {"gov", "private", "self"}
 
 
-def test_hierarchies_are_built_loaded_and_must_cover(desk, tmp_path):
-    desk.build_hierarchy("age", "intervals", [10, 20])
-    assert desk.schema["age"].kind == "nominal"
-    assert desk.hierarchy("age").height >= 2
-    desk.set_hierarchy("age", None)
-    assert desk.hierarchy("age") is None
+def test_hierarchies_are_built_loaded_and_must_cover(workspace, tmp_path):
+    workspace.build_hierarchy("age", "intervals", [10, 20])
+    assert workspace.schema["age"].kind == "nominal"
+    assert workspace.hierarchy("age").height >= 2
+    workspace.set_hierarchy("age", None)
+    assert workspace.hierarchy("age") is None
     with pytest.raises(ShoalError, match="has no hierarchy"):
-        desk.change_hierarchy("age", lambda found: found)
+        workspace.change_hierarchy("age", lambda found: found)
     Hierarchy.from_dict({"*": ["Male", "Female"]}).to_csv(tmp_path / "sex.csv")
-    desk.set_hierarchy("sex", trees.read((tmp_path / "sex.csv").read_bytes(), ".csv"))
+    workspace.set_hierarchy("sex", hierarchies.read((tmp_path / "sex.csv").read_bytes(), ".csv"))
     with pytest.raises(ShoalError, match="sex"):
-        desk.set_hierarchy("sex", Hierarchy.from_dict({"*": ["Male"]}))
+        workspace.set_hierarchy("sex", Hierarchy.from_dict({"*": ["Male"]}))
     for content, suffix in ((b"\xff\xfe", ".csv"), (b"{", ".json"), (b"[]", ".json"), (b"a", ".txt")):
         with pytest.raises(ShoalError):
-            trees.read(content, suffix)
+            hierarchies.read(content, suffix)
     with pytest.raises(ShoalError):
-        desk.build_hierarchy("sex", "intervals")
+        workspace.build_hierarchy("sex", "intervals")
     with pytest.raises(ShoalError):
-        desk.build_hierarchy("sex", "magic")
+        workspace.build_hierarchy("sex", "magic")
 
 
 # Work
 
 
-class Doing:
-    """What a process of the tests does, by name."""
+class Tasks:
+    """Tasks of the test processes, by name."""
 
     def __init__(self):
         self.times = 0
@@ -303,48 +303,55 @@ def until(holds, seconds=30):
 
 
 @pytest.fixture(scope="module")
-def crew():
-    return WorkerPool(Doing)
+def pool():
+    return WorkerPool(Tasks)
 
 
-def test_the_newest_work_wins_and_older_one_stops_at_its_next_step(crew, tmp_path):
-    latest = Latest(crew)
-    latest.ask("steps", "steps", tmp_path / "ended")
+def test_the_newest_work_wins_and_older_one_stops_at_its_next_step(pool, tmp_path):
+    latest = LatestTask(pool)
+    latest.submit("steps", "steps", tmp_path / "ended")
     until(lambda: latest.progress.step.startswith("step"))
-    ticket = latest.ask("count", "count")
+    ticket = latest.submit("count", "count")
     found = latest.wait(ticket, 30)
-    assert (found.result, found.of, found.error, found.behind) == (2, ticket, "", "counted")  # by the same process
+    assert (found.result, found.result_ticket, found.error, found.payload) == (
+        2,
+        ticket,
+        "",
+        "counted",
+    )  # by the same process
     assert not (tmp_path / "ended").exists()
-    found = latest.wait(latest.ask("fail", "fail"), 30)
+    found = latest.wait(latest.submit("fail", "fail"), 30)
     assert (found.result, found.error) == ("part", "It cannot be done.")
-    found = latest.wait(latest.ask("break", "break_down"), 30)
-    assert (found.result, found.error) == (None, "Something unforeseen happened (ZeroDivisionError: by zero).")
-    latest.forget()
+    found = latest.wait(latest.submit("break", "break_down"), 30)
+    assert (found.result, found.error) == (None, "An unexpected error occurred (ZeroDivisionError: by zero).")
+    latest.reset()
     assert latest.progress.result is None
 
 
-def test_work_that_does_not_come_to_a_step_is_ended(crew, monkeypatch):
-    latest = Latest(crew)
-    latest.wait(latest.ask("sleep", "count"), 30)  # what is compiled for it is there
-    latest.ask("sleep", "sleep")
+def test_work_that_does_not_come_to_a_step_is_ended(pool, monkeypatch):
+    latest = LatestTask(pool)
+    latest.wait(latest.submit("sleep", "count"), 30)  # what is compiled for it is there
+    latest.submit("sleep", "sleep")
     until(lambda: latest.progress.step == "sleeping")
     begun = time.monotonic()
-    found = latest.wait(latest.ask("count", "count"), 60)
+    found = latest.wait(latest.submit("count", "count"), 60)
     assert found.result == 1  # by another process
     assert time.monotonic() - begun < 60
-    monkeypatch.setattr("shoal.studio.work.PATIENCE", 0.0)
-    latest.ask("never done", "sleep")
+    monkeypatch.setattr("shoal.studio.processes.PATIENCE", 0.0)
+    latest.submit("never done", "sleep")
     until(lambda: latest.progress.step == "sleeping")
-    ticket = latest.ask("count", "count")
+    ticket = latest.submit("count", "count")
     time.sleep(0.5)
-    assert latest.progress == Progress(ticket, True, "Waiting", 1, found.of, behind="counted")  # it may be compiling
-    latest.forget()
+    assert latest.progress == Progress(
+        ticket, True, "Waiting", 1, found.result_ticket, payload="counted"
+    )  # it may be compiling
+    latest.reset()
 
 
-def test_a_process_that_has_ended_is_told_and_another_one_goes_on(crew):
-    latest = Latest(crew)
-    assert "stopped from outside" in latest.wait(latest.ask("vanish", "vanish"), 30).error
-    assert latest.wait(latest.ask("count", "count"), 30).result == 1
+def test_a_process_that_has_ended_is_told_and_another_one_goes_on(pool):
+    latest = LatestTask(pool)
+    assert "stopped from outside" in latest.wait(latest.submit("vanish", "vanish"), 30).error
+    assert latest.wait(latest.submit("count", "count"), 30).result == 1
 
 
 def report_and_wait(seconds, step):
@@ -356,95 +363,95 @@ def fail_at_once(step):
     raise ShoalError("There is nothing to do.")
 
 
-def test_errands_report_end_and_are_stopped():
-    errand = Errand(report_and_wait, 60)
+def test_background_tasks_report_steps_and_can_be_stopped():
+    task = BackgroundTask(report_and_wait, 60)
     deadline = time.monotonic() + 30
-    while errand.step != "waiting" and time.monotonic() < deadline:
-        errand.look()
+    while task.step != "waiting" and time.monotonic() < deadline:
+        task.poll()
         time.sleep(0.05)
-    assert errand.step == "waiting"
-    errand.stop()
-    assert errand.ended
-    failed = Errand(fail_at_once)
+    assert task.step == "waiting"
+    task.stop()
+    assert task.ended
+    failed = BackgroundTask(fail_at_once)
     while not failed.ended and time.monotonic() < deadline:
-        failed.look()
+        failed.poll()
         time.sleep(0.05)
     assert failed.error == "There is nothing to do."
 
 
-def test_an_audit_attacks_both_models(desk):
-    desk.change(k=25, model="tree")
-    desk.start_audit(references=0)
+def test_an_audit_attacks_both_models(workspace):
+    workspace.change(k=25, model="tree")
+    workspace.start_audit(references=0)
     deadline = time.monotonic() + 120
-    while (found := desk.audit())["status"] == "running" and time.monotonic() < deadline:
+    while (found := workspace.audit())["status"] == "running" and time.monotonic() < deadline:
         time.sleep(0.2)
     assert found["status"] == "done", found
     assert found["current"]
     before, after = found["summary"].values()
     assert before["verdicts"][0]["found"]
     assert not after["verdicts"][0]["found"]
-    assert "Opinion 28/2024" in exports.write(desk, "audit.html")[0].decode()
-    desk.change(k=30)
-    assert not desk.audit()["current"]
+    assert "Opinion 28/2024" in exports.write(workspace, "audit.html")[0].decode()
+    workspace.change(k=30)
+    assert not workspace.audit()["current"]
     with pytest.raises(ShoalError, match="even number"):
-        desk.start_audit(3)
+        workspace.start_audit(3)
 
 
 # Exports
 
 
-def test_exports_repeat_the_release_without_the_mouse(desk, tmp_path, monkeypatch):
-    name = desk.schema.quasi[0].name
-    shaped(desk, method="sangreea", k=12, l=2, weights={name: 4.0}, model=None)
+def test_exports_repeat_the_release_without_the_mouse(workspace, tmp_path, monkeypatch):
+    name = workspace.schema.quasi[0].name
+    run_with(workspace, method="sangreea", k=12, l=2, weights={name: 4.0}, model=None)
     monkeypatch.chdir(tmp_path)
-    Path("census.csv").write_bytes(exports.write(desk, "table.csv")[0])
-    with zipfile.ZipFile(io.BytesIO(exports.write(desk, "schema.zip")[0])) as archive:
+    Path("census.csv").write_bytes(exports.write(workspace, "table.csv")[0])
+    with zipfile.ZipFile(io.BytesIO(exports.write(workspace, "schema.zip")[0])) as archive:
         archive.extractall()
-    released = exports.write(desk, "released.csv")[0].decode()
+    released = exports.write(workspace, "released.csv")[0].decode()
     assert Schema.from_toml("schema.toml")[name].weight == 4.0
-    words = shlex.split(exports.command(desk))
+    words = shlex.split(exports.command(workspace))
     assert words[0] == "shoal"
     assert run(words[1:]) == 0
     by_command = pl.read_csv("released.csv", infer_schema=False)
     assert by_command.equals(pl.read_csv(io.StringIO(released), infer_schema=False))
     Path("released.csv").unlink()
-    exec(compile(exports.snippet(desk), "release.py", "exec"), {})
+    exec(compile(exports.snippet(workspace), "release.py", "exec"), {})
     assert pl.read_csv("released.csv", infer_schema=False).equals(by_command)
-    assert b"12-anonymous" in exports.write(desk, "report.html")[0]
-    assert pl.read_parquet(io.BytesIO(exports.write(desk, "released.parquet")[0])).height == 600
-    assert f'"{name}" = 4.0' in exports.write(desk, "weights.toml")[0].decode()
+    assert b"12-anonymous" in exports.write(workspace, "report.html")[0]
+    assert pl.read_parquet(io.BytesIO(exports.write(workspace, "released.parquet")[0])).height == 600
+    assert f'"{name}" = 4.0' in exports.write(workspace, "weights.toml")[0].decode()
     with pytest.raises(ShoalError, match="no evidence yet"):
-        exports.write(desk, "audit.html")
+        exports.write(workspace, "audit.html")
     with pytest.raises(ShoalError, match="There is no 'magic'"):
-        exports.write(desk, "magic")
+        exports.write(workspace, "magic")
 
 
-# Models that are brought along
+# Uploaded models
 
 
-def test_models_from_files_are_trained_and_pickles_refused(desk, store, workspace, tmp_path):
-    frame = desk.frame
-    model = make_model("logistic", desk.schema).fit(frame, frame["income"].to_numpy())
+def test_models_from_files_are_trained_and_pickles_refused(workspace, store, root, tmp_path):
+    frame = workspace.frame
+    model = make_model("logistic", workspace.schema).fit(frame, frame["income"].to_numpy())
     save_model(model, tmp_path / "mine.skops")
     save_model(model, tmp_path / "mine.joblib")
-    assert desk.bring_model(tmp_path / "mine.skops", "../my model.skops") == "my_model.skops"
-    assert shaped(desk, k=10).result["utility"]["model"] == "my_model.skops"
+    assert workspace.use_model(tmp_path / "mine.skops", "../my model.skops") == "my_model.skops"
+    assert run_with(workspace, k=10).result["utility"]["model"] == "my_model.skops"
     with pytest.raises(ShoalError, match="would run whatever code its maker put there"):
-        desk.bring_model(tmp_path / "mine.joblib", "mine.joblib")
-    trusting = Workspace("desk-of-trust", store, workspace, trust=True)
+        workspace.use_model(tmp_path / "mine.joblib", "mine.joblib")
+    trusting = Workspace("workspace-of-trust", store, root, trust=True)
     trusting.open_census(300)
-    assert trusting.bring_model(tmp_path / "mine.joblib", "mine.joblib") == "mine.joblib"
-    assert "There is no model 'none.skops'" in shaped(desk, model="none.skops").result["utility"]["error"]
-    with pytest.raises(ShoalError, match="no file of a model"):
-        desk.bring_model(tmp_path / "mine.skops", "mine.csv")
+    assert trusting.use_model(tmp_path / "mine.joblib", "mine.joblib") == "mine.joblib"
+    assert "There is no model 'none.skops'" in run_with(workspace, model="none.skops").result["utility"]["error"]
+    with pytest.raises(ShoalError, match="is not a model file"):
+        workspace.use_model(tmp_path / "mine.skops", "mine.csv")
 
 
-# The guard and the JSON twin
+# Access guard and JSON API
 
 
 @pytest.fixture
-def client(store, workspace):
-    studio = Studio(store, workspace)
+def client(store, root):
+    studio = Studio(store, root)
     app = FastAPI(openapi_url=None)
     app.mount("/api", make_api(studio))
     guarded = AccessGuard(app, TOKEN, PORT, 1_000_000)
@@ -495,12 +502,12 @@ def test_the_printed_address_sets_cookies_and_hides_the_token(client):
     assert ask(client, "GET", "/api/desk", kept).json()["source"] is None
     answer = ask(client, "GET", "/api/desk", kept)
     assert "default-src 'self'" in answer.headers["content-security-policy"]
-    named = ask(client, "GET", f"/api/desk?token={TOKEN}&desk=desk-of-mine", {})
-    assert "shoal_desk=desk-of-mine" in " ".join(named.headers.get_list("set-cookie"))
+    named = ask(client, "GET", f"/api/desk?token={TOKEN}&desk=workspace-of-mine", {})
+    assert "shoal_desk=workspace-of-mine" in " ".join(named.headers.get_list("set-cookie"))
     assert ask(client, "GET", "/api/desk", {"Authorization": f"Bearer {TOKEN}"}).status_code == 400
 
 
-def test_everything_can_be_done_by_the_json_twin(client, workspace):
+def test_everything_can_be_done_by_the_json_api(client, root):
     table = make_census(300).frame
     content = table.write_csv().encode()
     opened = ask(client, "POST", "/api/upload", files={"file": ("people.csv", content)})
@@ -530,7 +537,7 @@ def test_everything_can_be_done_by_the_json_twin(client, workspace):
     for what in ask(client, "GET", "/api/exports").json():
         found = ask(client, "GET", f"/api/export/{what}")
         assert found.status_code == (409 if "audit" in what else 200), what
-    other = BEARER | {"Shoal-Desk": "desk-of-others"}
+    other = BEARER | {"Shoal-Desk": "workspace-of-others"}
     assert ask(client, "GET", "/api/desk", other).json()["source"] is None
     wrong = ask(client, "PATCH", "/api/columns/none", json={"role": "quasi"})
     assert wrong.status_code == 409
@@ -539,7 +546,7 @@ def test_everything_can_be_done_by_the_json_twin(client, workspace):
 
 
 @pytest.mark.slow
-def test_no_request_that_the_schema_allows_breaks_the_twin(client):
+def test_no_request_that_the_schema_allows_breaks_the_api(client):
     """Requests that schemathesis makes from the OpenAPI schema; none is answered by a code of 500 or above."""
     schemathesis = pytest.importorskip("schemathesis")
     document = ask(client, "GET", "/api/openapi.json").json()
@@ -592,7 +599,7 @@ def end(process):
 def wait_for(address):
     for _ in range(300):
         try:
-            return httpx.get(address, follow_redirects=False)
+            return httpx.get(address, follow_redirects=False, timeout=60)
         except httpx.ConnectError:
             time.sleep(0.1)
     raise AssertionError("The studio does not answer.")
@@ -617,7 +624,7 @@ def test_a_killed_studio_loses_nothing(tmp_path):
     try:
         wait_for(address)
         root, token = address.split("/?token=")
-        headers = {"Authorization": f"Bearer {token}", "Shoal-Desk": "desk-of-mine"}
+        headers = {"Authorization": f"Bearer {token}", "Shoal-Desk": "workspace-of-mine"}
         with httpx.Client(base_url=root, headers=headers, timeout=60) as session:
             session.post("/api/census", json={"rows": 400})
             session.patch("/api/settings", json={"k": 17, "model": "tree"})
@@ -627,10 +634,10 @@ def test_a_killed_studio_loses_nothing(tmp_path):
         end(process)
     process, address = start(tmp_path, tmp_path / "kept", "--resume")
     try:
-        assert "&desk=desk-of-mine" in address
+        assert "&desk=workspace-of-mine" in address
         wait_for(address)
         root, token = address.split("&desk=")[0].split("/?token=")
-        headers = {"Authorization": f"Bearer {token}", "Shoal-Desk": "desk-of-mine"}
+        headers = {"Authorization": f"Bearer {token}", "Shoal-Desk": "workspace-of-mine"}
         with httpx.Client(base_url=root, headers=headers, timeout=60) as session:
             found = session.get("/api/desk").json()
             assert found["source"]["rows"] == 400
@@ -644,7 +651,7 @@ def test_a_killed_studio_loses_nothing(tmp_path):
 
 def test_bad_commands_get_one_sentence(tmp_path, capsys):
     for options, sentence in (
-        (["--folder", str(tmp_path / "none")], "is no folder"),
+        (["--folder", str(tmp_path / "none")], "is not a folder"),
         (["--port", "70000"], "--port must be a whole number from 0 to 65,535, got 70000"),
         (["--most-upload", "0"], "--most-upload must be"),
         ([str(tmp_path / "none.csv"), "--no-browser", "--data", str(tmp_path / "kept")], "There is no file"),

@@ -33,9 +33,9 @@ LONG = 120.0
 class Person(User):
     """Finds things by the names that tests of the browser use, and waits for what pages are going to say."""
 
-    async def enter(self, desk):
+    async def enter(self, workspace):
         """Come in by the address that the studio prints."""
-        await self.open(f"/?token={TOKEN}&desk={desk.name}")
+        await self.open(f"/?token={TOKEN}&desk={workspace.name}")
 
     def all(self, testid):
         with self:
@@ -95,20 +95,20 @@ class Person(User):
         """Wait for a message that holds these parts."""
         await self.until(lambda: any(all(part in one for part in parts) for one in self.notify.messages))
 
-    async def sees_figures(self, desk, **settings):
+    async def sees_figures(self, workspace, **settings):
         """Wait until the page Shape shows what the run with these settings found."""
-        await self.until(lambda: self._shows(desk, settings))
-        return desk.shaped().result
+        await self.until(lambda: self._shows(workspace, settings))
+        return workspace.progress().result
 
-    def _shows(self, desk, settings):
-        found = desk.shaped().result
-        if desk.shaped().running or found is None or found["settings"] != found["settings"] | settings:
+    def _shows(self, workspace, settings):
+        found = workspace.progress().result
+        if workspace.progress().running or found is None or found["settings"] != found["settings"] | settings:
             return False
         lost = {name: percent(share) for name, share in found["loss"]["by_attribute"].items()}
         return (
             "Up to date" in self.text("run-status")
             and self.text("figures-groups") == f"{found['groups']:,}"
-            and f"{found['settings']['k']:,} were asked for" in self.text("figures-k-words")
+            and f"{found['settings']['k']:,} requested" in self.text("figures-k-words")
             and {name: self.text(f"loss-{name}") for name in lost} == lost
         )
 
@@ -127,7 +127,7 @@ def anyio_backend():
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory):
-    """One studio for all tests, each of which has desks of its own."""
+    """One studio for all tests, each of which has workspaces of its own."""
     folder = tmp_path_factory.mktemp("studio")
     (folder / "work").mkdir()
     studio = Studio(Store(folder / "kept"), folder / "work")
@@ -136,17 +136,17 @@ def studio(tmp_path_factory):
 
 
 @pytest.fixture
-def desk(studio, request):
-    """A desk on which nothing lies yet."""
-    return studio.desk("desk-" + re.sub(r"\W", "-", request.node.name)[:50])
+def workspace(studio, request):
+    """A workspace without a table."""
+    return studio.workspace("workspace-" + re.sub(r"\W", "-", request.node.name)[:50])
 
 
 @pytest.fixture
-def census(desk):
-    """A desk with a small census."""
-    desk.open_census(PEOPLE)
-    desk.change(model=None)
-    return desk
+def census(workspace):
+    """A workspace with a small census."""
+    workspace.open_census(PEOPLE)
+    workspace.change(model=None)
+    return workspace
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ async def people(studio, tmp_path, monkeypatch, caplog):
             # Else the modules of all pages, and the package itself, would be imported anew by the tests that follow.
             Client.page_routes.clear()
     assert [record.getMessage() for record in caplog.get_records("call") if record.levelname == "ERROR"] == []
-    assert [one for person in made for one in person.notify.messages if "unforeseen" in one] == []
+    assert [one for person in made for one in person.notify.messages if "unexpected error" in one] == []
 
 
 @pytest.fixture
@@ -188,20 +188,20 @@ def ada(people):
 
 async def test_nobody_enters_without_the_token(ada):
     assert (await ada.http_client.get("/")).status_code == 401
-    entered = await ada.http_client.get(f"/?token={TOKEN}&desk=desk-of-ada", follow_redirects=True)
+    entered = await ada.http_client.get(f"/?token={TOKEN}&desk=workspace-of-ada", follow_redirects=True)
     assert (entered.status_code, entered.url.path, entered.url.query) == (200, "/", b"")
-    assert ada.http_client.cookies["shoal_desk"] == "desk-of-ada"
+    assert ada.http_client.cookies["shoal_desk"] == "workspace-of-ada"
 
 
-async def test_every_page_says_what_to_do_first(ada, desk):
-    await ada.enter(desk)
+async def test_every_page_says_what_to_do_first(ada, workspace):
+    await ada.enter(workspace)
     assert ada.text("source") == "no table is open"
     assert "Open a CSV or Parquet file in which each row is a person, or the demo" in ada.text("empty-state")
-    assert all(door in ada.page for door in ("Your file", "A file of the folder", "The demo"))
+    assert all(door in ada.page for door in ("Your file", "File in the folder", "Demo"))
     for path, own in (("/shape", "run-status"), ("/compare", "no-variants"), ("/audit", "start-audit"),
                       ("/export", "command")):  # fmt: skip
         await ada.open(path)
-        assert "No table is open yet." in ada.page
+        assert "No table is open." in ada.page
         assert ada.text("open-first") == "Open a file or the demo"
         assert ada.at("open-first").props["href"] == "/"
         assert ada.all(own) == []
@@ -217,42 +217,42 @@ def navigation(person):
     return here
 
 
-async def test_the_demo_is_opened(ada, desk):
-    await ada.enter(desk)
+async def test_the_demo_is_opened(ada, workspace):
+    await ada.enter(workspace)
     ada.put("census-rows", "50")
     ada.press("open-census")
     await ada.told("rows=50: choose a census of 100 to 1,000,000 people.")
-    assert desk.source is None
+    assert workspace.source is None
     ada.put("census-rows", str(PEOPLE))
     ada.press("open-census")
     await ada.reads("source", "census: 400 rows")
-    assert desk.source["rows"] == PEOPLE
-    await ada.reads("raw-risk", "Highest risk (prosecutor)", percent(desk.raw_risk().unique))
+    assert workspace.source["rows"] == PEOPLE
+    await ada.reads("raw-risk", "Highest risk (prosecutor)", percent(workspace.raw_risk().unique))
     assert "400 rows, 15 columns" in ada.page
-    for column in desk.columns():
+    for column in workspace.columns():
         assert ada.at(f"role-{column.name}").value == column.role
         assert ada.at(f"kind-{column.name}").value == column.kind
-    assert "Names a person by itself" in ada.page
+    assert "Identifies a person directly" in ada.page
     ada.press("distribution-sex")
     await ada.until(lambda: "Distribution of sex" in ada.page)
     assert "2 values." in ada.page
 
 
-async def test_files_are_opened_and_bad_ones_told(ada, desk, studio):
-    await ada.enter(desk)
+async def test_files_are_opened_and_bad_ones_told(ada, workspace, studio):
+    await ada.enter(workspace)
     assert "no CSV or Parquet file" in ada.text("no-files")
     upload = ui.upload.SmallFileUpload
     await ada.at("upload").handle_uploads([upload("broken.csv", "text/csv", b"")])
     await ada.told("'broken.csv'")
-    assert desk.source is None
+    assert workspace.source is None
     table = make_census(150).frame
     await ada.at("upload").handle_uploads([upload("people.csv", "text/csv", table.write_csv().encode())])
     await ada.reads("source", "people.csv: 150 rows")
-    path = studio.workspace / "others.csv"
+    path = studio.root / "others.csv"
     table.head(120).write_csv(path)
     try:
         await ada.open(ada.at("open-another").props["href"])
-        assert "It takes the place of 'people.csv'" in ada.page
+        assert "It replaces 'people.csv'" in ada.page
         assert ada.at("file").options == ["others.csv"]
         ada.press("open-file")
         await ada.reads("source", "others.csv: 120 rows")
@@ -260,19 +260,19 @@ async def test_files_are_opened_and_bad_ones_told(ada, desk, studio):
         path.unlink()
 
 
-async def test_who_leaves_a_page_early_breaks_nothing(ada, desk, monkeypatch):
-    left, ended, opening = threading.Event(), threading.Event(), desk.open_census
+async def test_who_leaves_a_page_early_breaks_nothing(ada, workspace, monkeypatch):
+    left, ended, opening = threading.Event(), threading.Event(), workspace.open_census
 
     def open_slowly(rows):
         assert left.wait(LONG)
         opening(rows)
         ended.set()
 
-    monkeypatch.setattr(desk, "open_census", open_slowly)
-    await ada.enter(desk)
+    monkeypatch.setattr(workspace, "open_census", open_slowly)
+    await ada.enter(workspace)
     ada.put("census-rows", "200")
     ada.press("open-census")
-    await ada.until(lambda: [one.message for one in ongoing(ada)] == ["Making the demo"])
+    await ada.until(lambda: [one.message for one in ongoing(ada)] == ["Generating the demo"])
     ada.client.delete()
     left.set()
     await ada.until(ended.is_set)
@@ -301,7 +301,7 @@ async def test_roles_and_kinds_are_kept_and_impossible_ones_refused(ada, census)
     ada.choose("kind-age", "ordinal")
     await ada.until(lambda: census.schema["age"].kind == "ordinal")
     ada.choose("kind-education", "numeric")
-    await ada.told("Column 'education' holds texts, not numbers: it can be ordinal or nominal.")
+    await ada.told("Column 'education' holds texts, not numbers: choose ordinal or nominal.")
     await ada.until(lambda: ada.at("kind-education").value == "nominal")
     assert census.schema["education"].kind == "nominal"
     await ada.open("/")
@@ -322,14 +322,14 @@ async def test_without_roles_pages_say_which_are_needed(ada, census):
     assert "No column is the target" in ada.page
     await ada.until(lambda: ada.text("raw-risk") == "")
     await ada.open("/shape")
-    await ada.reads("run-error", "No column is a quasi-identifier: give one that role on the page Data.")
+    await ada.reads("run-error", "No column is a quasi-identifier: set this role on the page Data.")
     assert ada.text("figures-k") == "–"
     await ada.open("/audit")
     ada.press("start-audit")
-    await ada.told("No column is the target that a model predicts: give one that role on the page Data.")
+    await ada.told("No column is the target of a model: set this role on the page Data.")
     assert ada.text("audit-status") == "No audit has been made of this table yet."
     await ada.open("/export")
-    await ada.reads("guarantee", "There is no release with these settings, and nothing to take along.")
+    await ada.reads("guarantee", "There is no release with these settings.")
     assert not ada.at("export-released.csv").enabled
 
 
@@ -390,7 +390,7 @@ async def test_a_model_is_trained_before_and_after(ada, census):
     await ada.enter(census)
     await ada.open("/shape")
     await ada.sees_figures(census, model=None)
-    assert "choose a model" in ada.text("figures-accuracy-words")
+    assert "select a model" in ada.text("figures-accuracy-words")
     ada.choose("model", "decision tree")
     found = await ada.sees_figures(census, model="tree")
     after, words = found["utility"]["after"]["value"], ada.text("figures-accuracy-words")
@@ -403,10 +403,10 @@ async def test_a_model_is_trained_before_and_after(ada, census):
     await ada.reads("figures-accuracy-words", "The schema has 2 targets, sex, income")
 
 
-# The duel
+# Decisions
 
 
-async def test_a_duel_is_decided_skipped_and_undone(ada, census):
+async def test_questions_are_decided_skipped_and_undone(ada, census):
     await ada.enter(census)
     await ada.open("/shape")
     await ada.sees_figures(census)
@@ -423,7 +423,7 @@ async def test_a_duel_is_decided_skipped_and_undone(ada, census):
 
     ada.press("duel-second")
     await ada.reads("duel-count", "1 decision so far")
-    assert [one.choice for one in census.duel().log] == ["second"]
+    assert [one.choice for one in census.weight_session().log] == ["second"]
     sure = learned(ada, census)
     assert any(weight != 1 for weight, _ in sure.values())
     assert sure == {name: shown(census, name) for name in sure}
@@ -453,14 +453,14 @@ async def test_a_duel_is_decided_skipped_and_undone(ada, census):
     await ada.reads("duel-count", "No decision yet")
 
 
-def learned(person, desk):
+def learned(person, workspace):
     """The weights that the page shows, each with how far it may be off."""
-    texts = {one.name: person.text(f"learned-{one.name}") for one in desk.schema.quasi}
+    texts = {one.name: person.text(f"learned-{one.name}") for one in workspace.schema.quasi}
     return {name: tuple(float(part) for part in text.split(" ± ")) for name, text in texts.items()}
 
 
-def shown(desk, name):
-    return round(desk.duel().weights[name], 2), round(desk.duel().uncertainty[name], 2)
+def shown(workspace, name):
+    return round(workspace.weight_session().weights[name], 2), round(workspace.weight_session().uncertainty[name], 2)
 
 
 # Compare
@@ -469,7 +469,7 @@ def shown(desk, name):
 async def test_variants_are_kept_used_and_dropped(ada, census):
     await ada.enter(census)
     await ada.open("/compare")
-    assert "None is kept yet" in ada.text("no-variants")
+    assert "There are no variants yet" in ada.text("no-variants")
     assert ada.all("variants") == ada.all("frontier") == []
     await ada.open("/shape")
     await ada.sees_figures(census, k=10)
@@ -477,7 +477,7 @@ async def test_variants_are_kept_used_and_dropped(ada, census):
     await ada.told("A variant needs a name of up to 80 characters.")
     ada.on("variant-name").type("fine")
     ada.press("keep-variant")
-    await ada.told("Kept as “fine”: see the page Compare.")
+    await ada.told("Saved as “fine”: see the page Compare.")
     ada.put("k", "50")
     await ada.sees_figures(census, k=50)
 
@@ -492,19 +492,19 @@ async def test_variants_are_kept_used_and_dropped(ada, census):
         told = [f"{one['groups']:,}", f"{one['k']:,}", percent(one["loss"]["ncp"]), percent(one["risk"]["marketer"])]
         assert all(part in row.split("mondrian", 1)[1] for part in told)
     assert "in use" not in ada.text("variant-fine")
-    assert "the plot shows how much is lost instead" in ada.page
+    assert "the plot shows the loss instead" in ada.page
     by_k = str(ada.at("frontier").options)
     ada.put("frontier-across", 1)  # by average risk
     assert str(ada.at("frontier").options) != by_k
 
     ada.press("use-fine")
-    await ada.told("The settings of 'fine' are in use.")
+    await ada.told("The settings of 'fine' are now in use.")
     await ada.until(lambda: "in use" in ada.text("variant-fine"))
     assert census.settings.k == 10
     ada.press("drop-fine")
     await ada.until(lambda: not ada.all("variant-fine"))
     ada.press("drop-mondrian, k = 50")
-    await ada.reads("no-variants", "None is kept yet")
+    await ada.reads("no-variants", "There are no variants yet")
     assert census.variants == []
 
 
@@ -532,7 +532,7 @@ async def test_the_lattice_of_flash_is_drawn(ada, census):
     await ada.open("/compare")
     assert ada.all("lattice") == []
     ada.press("draw-lattice")
-    await ada.reads("lattice-chosen", "Chosen levels: age ", "sex ", "race ")
+    await ada.reads("lattice-chosen", "Selected levels: age ", "sex ", "race ")
     assert "<svg" in ada.text("lattice")
 
 
@@ -545,7 +545,7 @@ async def test_an_audit_is_stopped_and_done(ada, census):
     await ada.open("/audit")
     assert ada.text("audit-status") == "No audit has been made of this table yet."
     ada.press("start-audit")
-    await ada.told("No model is chosen: choose one on the page Shape.")
+    await ada.told("No model is selected: select one on the page Shape.")
     census.change(model="tree")
     ada.choose("references", "quick: none")
     ada.press("start-audit")
@@ -555,7 +555,7 @@ async def test_an_audit_is_stopped_and_done(ada, census):
     await ada.until(lambda: ada.text("audit-status") == "The audit was stopped before it was done.")
     assert ada.all("stop-audit") == []
     await ada.open("/export")
-    assert "There is none yet: an audit attacks the model" in ada.page
+    assert "There is no evidence yet: an audit attacks the model" in ada.page
 
     await ada.open("/audit")
     ada.choose("references", "quick: none")
@@ -572,7 +572,7 @@ async def test_an_audit_is_stopped_and_done(ada, census):
     census.change(k=11)
     await ada.reads("audit-status", "it is of earlier settings: start it again for the present ones.")
     await ada.open("/export")
-    assert "The settings were changed after the audit: it is about another release." in ada.page
+    assert "The settings have changed since the audit: it covers an earlier release." in ada.page
     assert ada.at("export-audit.json").enabled
 
 
@@ -584,8 +584,8 @@ async def test_files_commands_and_lines_fit_the_settings(ada, census):
     assert not any(ada.at(f"export-{name}").enabled for name in released)
     assert all(ada.at(f"export-{name}").enabled for name in ("schema.zip", "weights.toml", "table.csv"))
     await ada.reads("guarantee", f"The release is {census.release().k}-anonymous with respect to age, sex,")
-    assert "where 2 was asked for" in ada.text("guarantee")
-    assert f"It has {PEOPLE} of {PEOPLE} rows" in ada.text("guarantee")
+    assert "(2 requested)" in ada.text("guarantee")
+    assert f"It contains {PEOPLE} of {PEOPLE} rows" in ada.text("guarantee")
     assert all(ada.at(f"export-{name}").enabled for name in released)
     command, snippet = ada.at("command").content, ada.at("snippet").content
     assert "shoal anonymize census.csv --schema schema.toml --method hilbert --k 15 --l 2" in command
@@ -610,20 +610,20 @@ async def test_files_commands_and_lines_fit_the_settings(ada, census):
 
 async def test_two_people_do_not_see_each_other(people, studio):
     ada, bob = people(), people()
-    of_ada, of_bob = studio.desk("desk-of-ada-alone"), studio.desk("desk-of-bob-alone")
+    of_ada, of_bob = studio.workspace("workspace-of-ada-alone"), studio.workspace("workspace-of-bob-alone")
     await ada.enter(of_ada)
     await bob.enter(of_bob)
     of_ada.open_census(PEOPLE)
     of_ada.change(model=None, k=30)
     of_ada.keep_variant("of Ada")
     await bob.open("/compare")
-    assert "No table is open yet." in bob.page
+    assert "No table is open." in bob.page
     of_bob.open_census(200)
     of_bob.change(model=None)
     for person, rows, k in ((ada, 400, 30), (bob, 200, 10)):
         await person.open("/shape")
         assert person.text("source") == f"census: {rows} rows"
-        await person.reads("figures-k-words", f"{k} were asked for")
+        await person.reads("figures-k-words", f"{k} requested")
     ada.put("weight-age", 4)
     await ada.sees_figures(of_ada, weights={"age": 4})
     assert of_bob.settings.weights == {}
@@ -631,4 +631,4 @@ async def test_two_people_do_not_see_each_other(people, studio):
     await ada.open("/compare")
     await bob.open("/compare")
     assert "of Ada" in ada.text("variants")
-    assert "None is kept yet" in bob.text("no-variants")
+    assert "There are no variants yet" in bob.text("no-variants")

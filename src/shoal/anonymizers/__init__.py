@@ -28,6 +28,11 @@ def find_method(name: str) -> type[Anonymizer]:
     return found
 
 
+def describe_methods() -> dict[str, str]:
+    """Return the methods by name, each with the first sentence of its documentation."""
+    return {name: (find_method(name).__doc__ or "").strip().split("\n")[0] for name in method_names()}
+
+
 def options_of(method: type[Anonymizer]) -> dict[str, Constraint]:
     """Return the constraint of each parameter that a method has beside those of every method."""
     common = constraints_of(Anonymizer)

@@ -1,7 +1,7 @@
-"""The command line: each command parses, calls the library, and prints or writes what came back.
+"""The command line: each command parses its options, calls the library, and prints or writes the results.
 
-Exit codes: 0 done, 1 a level asked for is not reached, 2 bad usage or input, 130 interrupted. Results go to stdout,
-progress and errors to stderr. Whatever is slow to import is imported by the command that needs it.
+Exit codes: 0 success, 1 a requested level is not reached, 2 invalid usage or input, 130 interrupted. Results go to
+stdout, progress and errors to stderr. Each command imports the slow packages that it needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoal.cli import models, overview, releases
 from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
 
 app = typer.Typer(
-    help="Release a table k-anonymous, and be able to prove it.",
+    help="Release k-anonymous tables with evidence, and audit machine learning models for privacy leaks.",
     epilog="Start with [bold]shoal demo[/bold], or with your own file: [bold]shoal inspect people.csv[/bold]",
     rich_markup_mode="rich",
     add_completion=False,
@@ -27,16 +27,19 @@ app = typer.Typer(
 )
 
 
+INTERRUPTED = "interrupted; no partial files were left behind."
+
+
 def main() -> None:
-    """Entry point of ``shoal``."""
+    """Run the program ``shoal``."""
     if hasattr(signal, "SIGPIPE"):
-        # `shoal … | head` ends us silently, as it does other tools; results are printed after all files are written.
+        # `shoal … | head` ends the program silently; results are printed after all files are written.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(run())
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; bad input is told in one sentence on stderr."""
+    """Run a command line and return its exit code; report invalid input in one sentence on stderr."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -44,18 +47,18 @@ def run(args: Sequence[str] | None = None) -> int:
             warnings.showwarning = _show_warning
             code = app(args, prog_name="shoal", standalone_mode=False)
         if code == 130:
-            _say("interrupted, and nothing was left half written.")
+            _say(INTERRUPTED)
         return int(code or 0)
     except GuaranteeError as error:
         return _say(str(error), 1)
     except ShoalError as error:
         return _say(str(error), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return _say("interrupted, and nothing was left half written.", 130)
+        return _say(INTERRUPTED, 130)
     except MemoryError:
-        return _say("There is not enough memory for this table: take fewer columns, or a larger machine.", 2)
+        return _say("There is not enough memory for this table: use fewer columns, or a larger machine.", 2)
     except OSError as error:
-        return _say(f"{error.filename or 'A file'} cannot be used ({error.strerror}): check it, and the space left.", 2)
+        return _say(f"{error.filename or 'A file'} cannot be used ({error.strerror}): check it and the disk space.", 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -70,13 +73,13 @@ def _say(sentence: str, code: int = 0) -> int:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
-    # Models that are trained in threads change the filters of all of them: what was ignored may come here nevertheless.
+    # Models that are trained in threads change the filters of all threads, so ignored warnings may still arrive here.
     if issubclass(category, GuaranteeWarning):
         _say(f"warning: {message}")
 
 
 def _usage_error(error: Any) -> str:
-    """What typer complains of, in one sentence that says where to read more."""
+    """Return the message of a usage error as one sentence that names the help."""
     command = error.ctx.command_path if getattr(error, "ctx", None) is not None else "shoal"
     message = error.format_message().replace("Value error, ", "").replace(". Did you mean ", ", perhaps ")
     return f"{message.rstrip('.? ')}; see '{command} --help'."

@@ -1,4 +1,4 @@
-"""``python -m shoal.cli``."""
+"""Run the command line as ``python -m shoal.cli``."""
 
 from shoal.cli import main
 

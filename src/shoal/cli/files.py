@@ -1,4 +1,4 @@
-"""What commands read and write: tables that are to be released, releases, reports, folders."""
+"""Input and output of the commands: tables to release, releases, reports, folders."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class ToRelease(NamedTuple):
-    """A table that is to be released."""
+    """Table to release."""
 
     raw: polars.DataFrame
-    """As it is released where it is not changed."""
+    """Rows as they are written where the release does not change them."""
     frame: polars.DataFrame
-    """As the method sees it."""
+    """Rows as the method sees them."""
     others: polars.DataFrame | None
     """Rows to learn from, as the method sees them."""
     separator: str | None
@@ -34,9 +34,9 @@ def read_to_release(
     source: Path, learn_from: Path | None, reading: ReadOptions, looked_at: Sequence[str] | None, *, kept_as_text: bool,
     typed: bool,
 ) -> ToRelease:  # fmt: skip
-    """Read a table, and another one to learn from; marks are missing values in the columns that are looked at.
+    """Read a table, and another one to learn from; treat marks as missing in the columns that the method uses.
 
-    By default all columns are. ``typed`` gives the method numbers where a CSV file has them.
+    By default, these are all columns. With ``typed``, the method receives the numbers of a CSV file as numbers.
     """
     from shoal.data import files
 
@@ -47,7 +47,7 @@ def read_to_release(
         raw = files.give_types(files.mark_missing(text, reading.marks, names))
     if learn_from is None:
         frame = files.mark_missing(raw, reading.marks, looked_at)
-        # A model wants to see numbers as numbers.
+        # A model needs numbers as numbers.
         frame = files.give_types(frame) if typed and separator is not None else frame
         return ToRelease(raw, frame, None, separator)
     header = files.read_header(learn_from, reading.character)
@@ -55,7 +55,7 @@ def read_to_release(
     others = files.read_table(learn_from, columns=names, separator=header.separator, typed=False)
     frame, others = (files.mark_missing(table, reading.marks, looked_at) for table in (text, others))
     if separator is not None and header.separator is not None:
-        # As one table: what is 1.0 or true in both files may stand among numbers here, and among words there.
+        # Together: a value such as 1.0 or true may be among numbers in one file, and among words in the other.
         together = files.give_types(frame.vstack(others))
         frame, others = together[: frame.height], together[frame.height :]
     elif separator is not None:
@@ -69,21 +69,21 @@ def _require_columns_of(source: Path, names: Sequence[str], learn_from: Path, gi
     for name in names:
         if name not in given:
             raise ShoalError(
-                f"--learn-from {learn_from} has no column {name!r}, but {str(source)!r} has: add it there, or learn "
-                "from another file."
+                f"--learn-from {learn_from} has no column {name!r}, but {str(source)!r} has: add it, or choose another "
+                "file."
             )
     for name in given:
         if name not in names:
             raise ShoalError(
-                f"--learn-from {learn_from} has the column {name!r}, but {str(source)!r} has not: leave it out there, "
-                "or learn from another file."
+                f"--learn-from {learn_from} has the column {name!r}, but {str(source)!r} does not: remove it, or "
+                "choose another file."
             )
 
 
 def refuse_overwriting(sources: list[Path], outputs: list[Path], *, folder: Path | None = None) -> None:
-    """Refuse to write over what is read, or twice over the same file, and to write where nothing can be written.
+    """Refuse outputs that would overwrite an input or each other, or that cannot be written.
 
-    ``folder`` is one of the outputs that Spark makes, which replaces nothing.
+    ``folder`` is an output of Spark, which must not exist yet.
     """
     from shoal.data.files import require_place
 
@@ -94,48 +94,48 @@ def refuse_overwriting(sources: list[Path], outputs: list[Path], *, folder: Path
         for source in sources:
             if source.is_dir() and _lies_in(output, source):
                 raise ShoalError(
-                    f"{str(source)!r} is a folder that is read, and {str(output)!r} would be written into it: write "
-                    "somewhere else."
+                    f"The input {str(source)!r} is a folder, and {str(output)!r} would be written into it: choose "
+                    "another place."
                 )
         if output is folder and output.exists():
-            raise ShoalError(f"{str(output)!r} is there already: choose another name, or remove it first.")
+            raise ShoalError(f"{str(output)!r} exists already: choose another name, or remove it first.")
         require_place(output)
 
 
 def _lies_in(path: Path, folder: Path) -> bool:
-    """Whether a path, or what it links to, is anywhere below a folder; it need not be there."""
+    """Return True if a path or its link target is below a folder; the path need not exist."""
     above = {*path.resolve().parents, *(path.parent.resolve() / path.name).parents}
     return any(one.exists() and one.samefile(folder) for one in above)
 
 
 class Attacked(NamedTuple):
-    """A model that is to be attacked, and what is known of it."""
+    """Model to attack, and the rows known about it."""
 
     model: Any
     members: polars.DataFrame
     controls: polars.DataFrame
     released: polars.DataFrame | None
     estimator: Any
-    """How the model was trained; None if as itself."""
+    """Estimator that trains such a model; None for the model itself."""
 
 
 class AttackedFiles(NamedTuple):
-    """Where to read a model that is to be attacked."""
+    """Files of a model to attack."""
 
     model: Path
     members: Path
     controls: Path | None
     released: Path | None
     training: Path | None
-    """How it was trained, and on which of the members' rows."""
+    """Record of how the model was trained, and on which of the members' rows."""
 
     @property
     def files(self) -> list[Path]:
-        """All of them."""
+        """All files."""
         return [path for path in self if path is not None]
 
     def read(self, reading: ReadOptions, schema: Schema, trust: bool) -> Attacked:
-        """Read everything."""
+        """Read all files."""
         from shoal.evaluation.provenance import Provenance
         from shoal.models.files import load_model
 
@@ -149,7 +149,9 @@ class AttackedFiles(NamedTuple):
             controls = held_out if controls is None else controls
             estimator = provenance.estimator(model, schema)
         if controls is None or not controls.height:
-            raise ShoalError("There are no rows that the model was not trained on: name some by --controls.")
+            raise ShoalError(
+                "There are no control rows, which the model was not trained on: name them with --controls."
+            )
         released = None if self.released is None else reading.table(self.released)
         return Attacked(model, members, controls, released, estimator)
 
@@ -157,16 +159,18 @@ class AttackedFiles(NamedTuple):
 def find_attacked(
     model: Path | None, members: Path, controls: Path | None, released: Path | None, folder: Path | None
 ) -> AttackedFiles:
-    """Files that are named, and where they are not, those of a folder that protect or train has written."""
+    """Return the given files; for others, those in a folder that protect or train has written."""
     if folder is None:
         for path, option in ((model, "--model"), (controls, "--controls")):
             if path is None:
-                raise ShoalError(f"{option} is missing: name a file, or --from a folder that protect or train wrote.")
+                raise ShoalError(
+                    f"{option} is missing: name a file, or pass --from with the folder of protect or train."
+                )
         assert model is not None
         return AttackedFiles(model, members, controls, released, None)
     training = folder / "training.json"
     if not training.is_file():
-        raise ShoalError(f"--from {folder} has no training.json: name a folder that protect or train has written.")
+        raise ShoalError(f"--from {folder} has no training.json: choose a folder that protect or train has written.")
     found = sorted(folder.glob("released.*"))
     return AttackedFiles(
         model or folder / "model.skops", members, controls, released or (found[0] if found else None), training
@@ -177,7 +181,7 @@ def release_elsewhere(
     source: str, schema: Schema, k: int, out: str, reading: ReadOptions, large: Large, *, threads: int | None,
     options: dict[str, Any],
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Release a table that is worked on from disk or by Spark: the evidence, and the risk before."""
+    """Release a table from disk or with Spark; return the evidence, and the risk of the raw table."""
     from shoal.cli import render
     from shoal.data.files import kind_to_write
     from shoal.jobs.release import anonymize_file, check_file
@@ -186,12 +190,12 @@ def release_elsewhere(
     how: dict[str, Any] = _engine_options(large, reading)
     if large.engine != "spark":
         kind_to_write(out)
-        # Methods take -1 for all cores, which is what DuckDB has by itself.
+        # Methods take -1 for all cores, which DuckDB uses by default.
         how["threads"] = threads if threads is not None and threads > 0 else None
     with _without_logs(), render.progress(2) as step, _running(large) as where_runs:
         how |= where_runs
-        # First of all: once the release has its name, nothing may go wrong any more.
-        step(f"Measuring the risk of {Path(source).name} before")
+        # The risk comes first: nothing may fail any more once the release has its final name.
+        step(f"Measuring the risk of {Path(source).name}")
         known = [model for model in options["constraints"] if model.about_population]
         before = check_file(large.named(source), schema, known, **how).risk
         where = "by Spark" if large.engine == "spark" else "from disk"
@@ -200,7 +204,7 @@ def release_elsewhere(
 
 
 def _checked_options(release: Callable[..., Any], schema: Schema, k: int, options: dict[str, Any]) -> dict[str, Any]:
-    """What a release is told, looked at before a large table is: that takes its time."""
+    """Return the options of a release, checked before the large table is read."""
     from shoal.jobs.release import make_anonymizer
     from shoal.parameters import Whole, check_parameters
 
@@ -216,7 +220,7 @@ def _checked_options(release: Callable[..., Any], schema: Schema, k: int, option
 
 @contextmanager
 def _without_logs() -> Iterator[None]:
-    """Keep what libraries log off the screen: py4j logs tracebacks when Ctrl-C meets it, where a sentence is due."""
+    """Hide the log messages of libraries: py4j logs a traceback after Ctrl-C, where one sentence is enough."""
     import logging
 
     root, silent = logging.getLogger(), logging.NullHandler()
@@ -234,7 +238,7 @@ def _engine_options(large: Large, reading: ReadOptions) -> dict[str, Any]:
 
 @contextmanager
 def _running(large: Large) -> Iterator[dict[str, Any]]:
-    """What calls share: Spark takes seconds to start."""
+    """Return the options that several calls share: Spark takes seconds to start."""
     if large.engine != "spark":
         yield {}
         return
@@ -247,7 +251,7 @@ def _running(large: Large) -> Iterator[dict[str, Any]]:
 def check_elsewhere(
     source: str, schema: Schema, constraints: Sequence[Any], reading: ReadOptions, large: Large, threshold: float
 ) -> Any:
-    """Check a table that is worked on from disk or by Spark."""
+    """Check a table from disk or with Spark."""
     from shoal.jobs.release import check_file
 
     how: dict[str, Any] = _engine_options(large, reading)
@@ -256,7 +260,7 @@ def check_elsewhere(
 
 
 def write_release(release: Release, out: Path, separator: str | None) -> None:
-    """Write the released rows, as the ending of the file says."""
+    """Write the released rows in the format of the file extension."""
     from shoal.data.files import kind_to_write
 
     if kind_to_write(out) == "parquet":
@@ -266,14 +270,14 @@ def write_release(release: Release, out: Path, separator: str | None) -> None:
 
 
 def write_report(release: Release, path: Path, before: Any, released: Path, title: str) -> None:
-    """Write the page of evidence."""
+    """Write the HTML report of a release."""
     from shoal.reports.report import report
 
     report(release, path, raw_risk=before, released_file=released, title=title)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text, in full or not at all."""
+    """Write a text file, in full or not at all."""
     from shoal.data.files import replacing
 
     with replacing(path) as temporary:
@@ -281,15 +285,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 def files_in(folder: Path, *names: str) -> dict[str, Path]:
-    """Files of a folder, by their names without endings."""
+    """Return the files of a folder by their names without extensions."""
     return {Path(name).stem: folder / name for name in names}
 
 
 @contextmanager
 def making_folder(path: Path) -> Iterator[None]:
-    """Make a folder, and take it away again if nothing came of it."""
+    """Create a folder, and remove it again after an error."""
     if path.is_file():
-        raise ShoalError(f"{str(path)!r} is a file: name a folder.")
+        raise ShoalError(f"{str(path)!r} is a file: choose a folder.")
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""Commands about models: train them on releases, or leaning less; clean queries to them; attack them."""
+"""Commands about models: train them on releases or with less sensitive features, clean their queries, attack them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from shoal.cli import render
 from shoal.cli.files import files_in, find_attacked, making_folder, refuse_overwriting, write_release, write_text
 from shoal.cli.options import (
     Json,
+    K,
     Levels,
+    Method,
+    MethodOption,
+    OutFolder,
     ReadOptions,
     SchemaFile,
     Source,
+    TestFile,
+    TestSize,
+    TrainFile,
     Trust,
     find_model,
     find_models,
@@ -32,39 +39,31 @@ from shoal.errors import ShoalError
 
 @spread
 def protect(
-    source: Annotated[Path, typer.Argument(metavar="TRAIN", help="Rows to train on, CSV or Parquet.")],
+    source: TrainFile,
     schema: SchemaFile,
-    k: Annotated[int, typer.Option("--k", parser=whole, help="Rows that must be released alike, at least.")],
+    k: K,
     levels: Levels,
     reading: ReadOptions,
     model: Annotated[
-        str, typer.Option(metavar="MODEL", help="A .skops, .joblib or .pkl file, or a name: forest, mlp, boosting …")
+        str, typer.Option(metavar="MODEL", help="A .skops, .joblib or .pkl file, or a name such as forest or mlp.")
     ] = "forest",
     trust: Trust = False,
-    test: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rows to compare on; by default a part of TRAIN is held out.")
-    ] = None,
-    test_size: Annotated[float, typer.Option(metavar="SHARE", parser=number, help="Share that is held out.")] = 0.2,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")
-    ] = "accuracy-guided",
+    test: TestFile = None,
+    test_size: TestSize = 0.2,
+    method: Method = "accuracy-guided",
     recoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Release groups as representative, medoid, centroid, majority …")
+        str | None, typer.Option(metavar="NAME", help="How to publish groups, such as representative or medoid.")
     ] = None,
-    seed: Annotated[int, typer.Option(parser=whole, help="Seed of the split, the method and the models.")] = 0,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Further parameter of the method; may be repeated.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path(
-        "protected"
-    ),
+    seed: Annotated[int, typer.Option(parser=whole, help="Random seed of the split, the method and the models.")] = 0,
+    option: MethodOption = None,
+    out: OutFolder = Path("protected"),
     json: Json = False,
 ) -> None:
     """Train a model on a k-anonymous release of its training rows.
 
-    Anonymizes the rows so that the model stays accurate, trains a fresh copy of
-    it on the release, compares both on rows that neither has seen, and writes
-    the release, the retrained model and a report of what was gained and lost.
+    Anonymizes the rows so that the model stays accurate, trains a copy of the model
+    on the release, compares both models on unseen rows, and writes the release,
+    the retrained model and a report of privacy and accuracy.
 
     For example:
       shoal protect people.csv --schema people.toml --model rf --k 50 --out protected
@@ -78,7 +77,7 @@ def protect(
     if source.is_file():
         compile_ahead("trees", "cuts", guarded=bool(asked))
 
-    # These take a second or two to import, in which others can compile.
+    # These imports take a second or two, in which other processes can compile kernels.
     from shoal.jobs.protect import protect as protect_model
     from shoal.models.files import save_model
 
@@ -101,49 +100,47 @@ def protect(
         protection.provenance.to_json(written["training"])
         step("Writing the report")
         protection.to_html(
-            written["report"], title=f"A model of {source.name}, protected", released_file=written["released"]
+            written["report"], title=f"Protected model of {source.name}", released_file=written["released"]
         )
     render.protection(protection, written, json=json)
 
 
 @spread
 def train(
-    source: Annotated[Path, typer.Argument(metavar="TRAIN", help="Rows to train on, CSV or Parquet.")],
+    source: TrainFile,
     schema: SchemaFile,
     reading: ReadOptions,
-    estimator: Annotated[str, typer.Option(metavar="NAME", help="tree, forest or boost.")] = "forest",
+    estimator: Annotated[str, typer.Option(metavar="NAME", help="Model to train: tree, forest or boost.")] = "forest",
     max_accuracy_loss: Annotated[
         float | None,
-        typer.Option(metavar="LOSS", parser=number, help="What accuracy, or R², may fall by; 0.01 without a bound."),
+        typer.Option(metavar="LOSS", parser=number, help="Maximum loss of accuracy or R²; 0.01 without any bound."),
     ] = None,
     max_importance: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", parser=number, help="Importance that sensitive features may have together."),
+        typer.Option(metavar="SHARE", parser=number, help="Maximum total importance of the sensitive features."),
     ] = None,
     sensitive: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[=W]", help="Sensitive feature and its weight up to 1, instead of the schema's."),
+        typer.Option(metavar="NAME[=W]", help="Sensitive feature and its weight up to 1; by default from the schema."),
     ] = None,
-    test: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rows to compare on; by default a part of TRAIN is held out.")
-    ] = None,
-    test_size: Annotated[float, typer.Option(metavar="SHARE", parser=number, help="Share that is held out.")] = 0.2,
-    folds: Annotated[int, typer.Option(parser=whole, help="Parts of the rows that settings are tried on.")] = 3,
-    jobs: Annotated[int, typer.Option(parser=whole, help="Models to train side by side; -1 for one a core.")] = -1,
-    seed: Annotated[int, typer.Option(parser=whole, help="Seed of the split and the models.")] = 0,
+    test: TestFile = None,
+    test_size: TestSize = 0.2,
+    folds: Annotated[int, typer.Option(parser=whole, help="Number of cross-validation folds.")] = 3,
+    jobs: Annotated[int, typer.Option(parser=whole, help="Models to train in parallel; -1 uses all cores.")] = -1,
+    seed: Annotated[int, typer.Option(parser=whole, help="Random seed of the split and the models.")] = 0,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Parameter of the estimator, such as max_depth=8; may be repeated."),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path("trained"),
+    out: OutFolder = Path("trained"),
     json: Json = False,
 ) -> None:
-    """Train a tree model that leans less on sensitive features.
+    """Train a tree model that relies less on sensitive features.
 
-    Tries penalties, levels and limits of splits, takes what leans least on the
-    sensitive features at a bearable cost, and compares it with a model that
-    knows of no sensitivity. Writes the model and a report of the importances
-    before and after; of a single tree its rules too.
+    Searches penalties, levels and limits of splits for the model that relies least
+    on the sensitive features within the accuracy bound, and compares it with a
+    plain model. Writes the model and a report of the importances before and after,
+    and the rules of a single tree.
 
     For example:
       shoal train people.csv --schema people.toml --estimator forest --max-accuracy-loss 0.01
@@ -172,7 +169,7 @@ def train(
         step("Writing the model and the report")
         save_model(training.model, written["model"])
         training.provenance.to_json(written["training"])
-        training.to_html(written["report"], title=f"A model of {source.name} that leans less on what is sensitive")
+        training.to_html(written["report"], title=f"Model of {source.name} with less reliance on sensitive features")
         if "rules" in written:
             write_text(written["rules"], training.rules() or "")
     render.training(training, written, json=json)
@@ -182,46 +179,44 @@ def train(
 def clean(
     source: Annotated[Path, typer.Argument(metavar="QUERY", help="Rows to clean, CSV or Parquet.", show_default=False)],
     predictor: Annotated[
-        Path, typer.Option(metavar="MODEL", help="Who gets the rows: a .skops, .joblib, .pkl or .onnx file.")
+        Path, typer.Option(metavar="MODEL", help="Recipient of the rows: a .skops, .joblib, .pkl or .onnx file.")
     ],
     reading: ReadOptions,
     epsilon: Annotated[
-        float, typer.Option(parser=number, help="How far its linear stage may move: the squared distance, a row.")
+        float, typer.Option(parser=number, help="Maximum squared change of the linear stage per row.")
     ] = 0.01,
     mode: Annotated[
         Literal["knapsack", "energy", "exact"],
-        typer.Option(metavar="MODE", help="Spend epsilon on components, on energy, or not at all: see the docs."),
+        typer.Option(metavar="MODE", help="Use of epsilon: knapsack (components), energy or exact (none)."),
     ] = "knapsack",
     confidential: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE:COLUMN", help="Secret to hide, a column of rows with the features; may be repeated."
-        ),
+        typer.Option(metavar="FILE:COLUMN", help="Confidential column to attack, in training rows; may be repeated."),
     ] = None,
     rows: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Training rows whose mean stands in for what is left out; else zero."),
+        typer.Option(metavar="FILE", help="Training rows whose mean replaces removed components; by default zero."),
     ] = None,
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Feature to send as it is; may be repeated.")
+        list[str] | None, typer.Option(metavar="COLUMN", help="Feature to send unchanged; may be repeated.")
     ] = None,
     within: Annotated[
         Literal["seen"] | None,
-        typer.Option(metavar="BOUNDS", help="seen: keep cleaned values within those of the training rows."),
+        typer.Option(metavar="BOUNDS", help="seen: clip cleaned values to the range of the training rows."),
     ] = None,
     trust: Trust = False,
-    seed: Annotated[int, typer.Option(parser=whole, help="Seed of the adversaries.")] = 0,
+    seed: Annotated[int, typer.Option(parser=whole, help="Random seed of the adversaries.")] = 0,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="Cleaned file, .csv or .parquet; never QUERY itself.")
+        Path, typer.Option(metavar="FILE", help="Cleaned file, .csv or .parquet; it must differ from QUERY.")
     ] = Path("cleaned.csv"),
     json: Json = False,
 ) -> None:
-    """Clean queries, so that a predictor is told no more than it needs.
+    """Clean queries, so that a predictor receives only the information that it uses.
 
-    What a predictor with a linear first stage does not look at is left out; what
-    it hardly looks at too, as far as epsilon allows. Shows how far its outputs
-    moved, and with --confidential what an adversary still gets who learns the
-    secret again from cleaned rows. Columns that it does not use are not sent.
+    Removes the components of the features that do not affect the linear first stage
+    of the predictor, and as many of the least important ones as epsilon allows.
+    Reports the change of the outputs and, with --confidential, how well an adversary
+    recovers a column from cleaned rows. Unused columns are not sent.
 
     For example:
       shoal clean queries.csv --predictor model.skops --rows train.csv --epsilon 0.01 --out cleaned.csv
@@ -341,35 +336,35 @@ def frontier(
     reading: ReadOptions,
     model: Annotated[
         str,
-        typer.Option(metavar="MODELS", help="Models to train: names and .skops, .joblib or .pkl files, as forest,mlp."),
+        typer.Option(
+            metavar="MODELS", help="Models to train, such as forest,mlp: names, or .skops, .joblib or .pkl files."
+        ),
     ] = "forest",
     trust: Trust = False,
     methods: Annotated[
-        str, typer.Option(metavar="NAMES", help="Methods to release by: see 'shoal methods'.")
+        str, typer.Option(metavar="NAMES", help="Anonymization methods: see 'shoal methods'.")
     ] = "mondrian,accuracy-guided",
     k: Annotated[
         str, typer.Option("--k", metavar="NUMBERS", help="Values of k to try, such as 5,10,50.")
     ] = "10,50,100",
-    seeds: Annotated[int, typer.Option(parser=whole, help="Splits of the rows to average over.")] = 5,
-    test_size: Annotated[
-        float, typer.Option(metavar="SHARE", parser=number, help="Share of the rows to test on.")
-    ] = 0.2,
+    seeds: Annotated[int, typer.Option(parser=whole, help="Number of random splits of the rows.")] = 5,
+    test_size: TestSize = 0.2,
     recoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Release groups as representative, median …; not as ranges.")
+        str | None, typer.Option(metavar="NAME", help="How to publish groups, such as representative or median.")
     ] = None,
     loss: Annotated[
-        float, typer.Option(parser=number, help="Loss of the score that is acceptable; 0.01 is a point.")
+        float, typer.Option(parser=number, help="Acceptable loss of the score; 0.01 is one percentage point.")
     ] = 0.01,
-    jobs: Annotated[int, typer.Option(parser=whole, help="Processes side by side; they do not change the result.")] = 1,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what an earlier run left in DIR.")] = False,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path("frontier"),
+    jobs: Annotated[int, typer.Option(parser=whole, help="Parallel processes; they do not change the result.")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the results of an earlier run in DIR.")] = False,
+    out: OutFolder = Path("frontier"),
     json: Json = False,
 ) -> None:
-    """Measure what each k costs a model, and which k can be afforded.
+    """Measure the cost of each k for a model, and find the affordable values of k.
 
-    Models are trained on raw rows and on releases of them, and scored on rows
-    that none has seen. Writes frontier.csv, .svg, .png and .html to DIR, and
-    each finished cell to cells.jsonl: a run that was stopped goes on from there.
+    Trains models on raw rows and on their releases, and scores them on unseen
+    rows. Writes frontier.csv, .svg, .png and .html to DIR, and each finished cell
+    to cells.jsonl: an interrupted run continues from there.
 
     For example:
       shoal frontier people.csv --schema people.toml --model forest,mlp
@@ -399,5 +394,5 @@ def frontier(
     found.to_csv(written["csv"])
     found.plot(written["svg"])
     found.plot(written["png"])
-    found.to_html(written["html"], title=f"What privacy costs a model of {source.name}", loss=loss)
+    found.to_html(written["html"], title=f"Cost of privacy for a model of {source.name}", loss=loss)
     render.frontier(found, loss, written | {"cells": cells}, json=json)

@@ -1,6 +1,6 @@
-"""Options that several commands share, as dataclasses, and how a command takes them.
+"""Options that several commands share, as annotated types and dataclasses, and the parsers of their values.
 
-Nothing heavy is imported here before a command runs: ``shoal --help`` must stay instant.
+The module imports no heavy package before a command runs: ``shoal --help`` must stay fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def number(text: str) -> float:
-    """A number of the command line."""
+    """Parse a number."""
     try:
         return float(text)
     except ValueError:
@@ -37,7 +37,7 @@ def number(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """A whole number of the command line."""
+    """Parse a whole number."""
     try:
         return int(text)
     except ValueError:
@@ -45,7 +45,7 @@ def whole(text: str) -> int:
 
 
 def size(text: str) -> int:
-    """An amount of memory of the command line, in bytes.
+    """Parse an amount of memory, in bytes.
 
     >>> size("1.5GB"), size("512 MiB"), size("100")
     (1500000000, 536870912, 100)
@@ -59,7 +59,7 @@ def size(text: str) -> int:
 
 
 def show_size(n_bytes: int) -> str:
-    """An amount of memory, for people.
+    """Format an amount of memory.
 
     >>> show_size(12_400_000_000)
     '12.4 GB'
@@ -68,23 +68,19 @@ def show_size(n_bytes: int) -> str:
 
 
 def names_of(text: str) -> list[str]:
-    """Names that commas part: ``"forest, mlp"`` as a list."""
+    """Split names at commas: ``"forest, mlp"`` becomes a list."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
-        raise typer.BadParameter(f"{text!r} names nothing")
+        raise typer.BadParameter(f"{text!r} contains no name")
     return names
 
 
-def _model(*names: str, **details: Any) -> Any:
-    return typer.Option(*names, rich_help_panel="Privacy models", **details)
-
-
-def _reading(**details: Any) -> Any:
-    return typer.Option(rich_help_panel="Reading", **details)
+_model = partial(typer.Option, rich_help_panel="Privacy models")
+_reading = partial(typer.Option, rich_help_panel="Reading")
 
 
 class Levels:
-    """Privacy models asked for beside k, by the options that the models themselves describe."""
+    """Requested privacy models besides k-anonymity; the models describe their options."""
 
     def __init__(self, members: str | None, sensitive: str | None, **given: Any) -> None:
         self.members, self.sensitive, self._given = members, sensitive, given
@@ -97,16 +93,16 @@ class Levels:
             hints = get_type_hints(model)
             found += [_level_parameter(option, hints[option.field]) for option in model.options]
         about = " and ".join(model.name for model in MODELS.values() if model.about_population)
-        members = _model(metavar="COLUMN", help=f"For {about}: true where a row is released.")
-        sensitive = _model(metavar="NAME", help="Hold the models to this sensitive attribute alone, not to each.")
+        members = _model(metavar="COLUMN", help=f"For {about}: column that is true in released rows.")
+        sensitive = _model(metavar="NAME", help="Sensitive attribute to protect; by default all of them.")
         return [*found, _parameter("members", str, members), _parameter("sensitive", str, sensitive)]
 
     def constraints(self, k: int | None) -> list[PrivacyModel]:
-        """Return the models asked for, without k-anonymity."""
+        """Return the requested models without k-anonymity."""
         self._require_company()
         asked = [self._make(model, k) for model in MODELS.values() if self._given_of(model.levels_asked())]
         if self.sensitive is not None and not any(model.about_sensitive for model in asked):
-            raise ShoalError(f"--sensitive {self.sensitive} needs a model to hold it to: add --l, --t or another.")
+            raise ShoalError(f"--sensitive {self.sensitive} needs a model that protects it: add --l, --t or another.")
         return asked
 
     def _make(self, model: type[PrivacyModel], k: int | None) -> PrivacyModel:
@@ -119,7 +115,7 @@ class Levels:
         return [(option, value) for option, value in given if value is not None]
 
     def _require_company(self) -> None:
-        """Refuse options that say nothing without another one."""
+        """Refuse options that have no effect without another one."""
         for model in MODELS.values():
             asking = model.levels_asked()
             for option, value in self._given_of(model.options):
@@ -146,93 +142,109 @@ def _parameter(name: str, hint: Any, option: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _guide(*names: str, **details: Any) -> Any:
-    return typer.Option(*names, rich_help_panel="Guide", **details)
+_guide = partial(typer.Option, rich_help_panel="Guide")
 
 
 Source = Annotated[Path, typer.Argument(metavar="IN", help="CSV or Parquet file.", show_default=False)]
-# Texts, where it may be an address such as hdfs://host/file: see Large.named.
+# Text, because it may be a URL such as hdfs://host/file: see Large.named.
 SourcePlace = Annotated[str, typer.Argument(metavar="IN", help="CSV or Parquet file.", show_default=False)]
 TablePlace = Annotated[str, typer.Argument(metavar="FILE", help="CSV or Parquet file.", show_default=False)]
 SchemaFile = Annotated[
-    Path, typer.Option("--schema", metavar="FILE", help="What each column is; 'shoal inspect' writes one.")
+    Path, typer.Option("--schema", metavar="FILE", help="Schema of the columns; 'shoal inspect' writes one.")
 ]
-Json = Annotated[bool, typer.Option("--json", help='Print JSON; infinity is the text "inf", NaN null.')]
+TrainFile = Annotated[Path, typer.Argument(metavar="TRAIN", help="Training rows, CSV or Parquet.", show_default=False)]
+TestFile = Annotated[
+    Path | None, typer.Option("--test", metavar="FILE", help="Test rows; by default a share of TRAIN is held out.")
+]
+TestSize = Annotated[
+    float, typer.Option("--test-size", metavar="SHARE", parser=number, help="Share of the rows that is held out.")
+]
+K = Annotated[int, typer.Option("--k", parser=whole, help="Minimum number of rows per group.")]
+Method = Annotated[str, typer.Option("--method", metavar="NAME", help="Anonymization method: see 'shoal methods'.")]
+MethodOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="Additional parameter of the method; may be repeated."),
+]
+OutFolder = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder for the files; it is created if it does not exist.")
+]
+Json = Annotated[bool, typer.Option("--json", help='Print JSON; infinity is the text "inf", and NaN is null.')]
 Trust = Annotated[
-    bool, _guide("--trust", help="Load the model although that runs code of its maker (pickle), or types not known.")
+    bool,
+    _guide("--trust", help="Load model files that can run arbitrary code (pickle) or contain unknown types."),
 ]
 
 
 @dataclass(frozen=True)
 class Guided:
-    """What a method that looks at a target is guided by."""
+    """Guide of a method that preserves a target: a model, predictions or a column."""
 
     model: Annotated[
         str | None,
-        _guide(metavar="MODEL", help="The model to keep accurate: a .skops, .joblib or .pkl file, or a name like rf."),
+        _guide(metavar="MODEL", help="Model to keep accurate: a .skops, .joblib or .pkl file, or a name such as rf."),
     ] = None
     predictions: Annotated[
-        Path | None, _guide(metavar="FILE", help="What a black box says of each row, instead of a model: CSV, Parquet.")
+        Path | None, _guide(metavar="FILE", help="Predictions per row instead of a model, CSV or Parquet.")
     ] = None
     target: Annotated[
-        str | None, _guide(metavar="COLUMN", help="Column that is predicted; by default the schema's target.")
+        str | None, _guide(metavar="COLUMN", help="Column to predict; by default the target of the schema.")
     ] = None
     trust: Trust = False
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether any guide is named."""
+        """True if any guide is given."""
         return self.model is not None or self.predictions is not None or self.target is not None
 
     def schema_of(self, schema: Schema) -> Schema:
-        """The schema with the column that is predicted as its target."""
+        """Return the schema with the predicted column as its target."""
         if self.target is None:
             return schema
         if self.target not in schema:
-            raise ShoalError(f"--target {self.target} is not in the schema: name one of its columns.")
+            raise ShoalError(f"--target {self.target} is not in the schema: choose one of its columns.")
         role = schema[self.target].role
         if role in ("identifier", "quasi", "sensitive"):
             raise ShoalError(
-                f"--target {self.target} has the role {role!r} in the schema, and a target is released as it is: give "
-                "it the role 'target' there, or name another column."
+                f"--target {self.target} has the role {role!r} in the schema, but a target is released unchanged: set "
+                "its role to 'target', or choose another column."
             )
         return schema.with_roles(other=[a.name for a in schema.target], target=[self.target])
 
     def options(self, method: str, schema: Schema, n_rows: int) -> dict[str, Any]:
-        """What the method is told."""
+        """Return the options of the method."""
         from shoal.models.files import read_predictions
 
         if not self.is_asked_for:
             return {}
         if not takes_model(method):
-            raise ShoalError(f"The method {method!r} is not guided by anything: choose --method accuracy-guided.")
+            raise ShoalError(f"The method {method!r} takes no guide: choose --method accuracy-guided.")
         if self.model is not None and self.predictions is not None:
-            raise ShoalError("--model and --predictions are two guides: leave one of them out.")
+            raise ShoalError("--model and --predictions exclude each other: leave one of them out.")
         if self.predictions is not None:
             return {"y": read_predictions(self.predictions, n_rows).values}
         return {} if self.model is None else {"model": find_model(self.model, schema, self.trust)}
 
 
 def takes_model(method: str) -> bool:
-    """Whether a method trains or asks a model, which may look at every column."""
+    """Return True if a method uses a model, which may depend on any column."""
     from shoal.anonymizers import find_method
 
     return "model" in find_method(method)._get_param_names()
 
 
 def find_models(models: str, schema: Schema, trust: bool) -> dict[str, Any]:
-    """Models that commas part, by their names, those from files by the stems of the files."""
+    """Return the models of a comma-separated list by name; a file is named by its stem."""
     found: dict[str, Any] = {}
     for model in dict.fromkeys(names_of(models)):
         label = Path(model).stem
         if label in found:
-            raise ShoalError(f"--model {models} names two models {label!r}: rename a file, or leave one of them out.")
+            raise ShoalError(f"--model {models} contains two models {label!r}: rename a file, or leave one out.")
         found[label] = find_model(model, schema, trust)
     return found
 
 
 def find_model(model: str, schema: Schema, trust: bool) -> Any:
-    """A model by its name, or from a file."""
+    """Return a model by its name, or load it from a file."""
     from shoal.models.files import load_model
     from shoal.models.named import make_model, model_names
 
@@ -240,11 +252,11 @@ def find_model(model: str, schema: Schema, trust: bool) -> Any:
         return make_model(model, schema)
     if Path(model).suffix or Path(model).is_file():
         return load_model(model, trust=trust)
-    raise ShoalError(f"{model!r} is neither a file nor a model: choose one of {', '.join(model_names())}.")
+    raise ShoalError(f"{model!r} is neither a file nor the name of a model: choose {', '.join(model_names())}.")
 
 
 def find_predictor(path: Path, trust: bool) -> Any:
-    """A predictor from a file; of an ONNX model the path, which is read without running anything."""
+    """Load a predictor from a file; return the path of an ONNX model, which is parsed without running it."""
     from shoal.models.files import load_model
 
     return path if path.suffix.lower() == ".onnx" else load_model(path, trust=trust)
@@ -252,10 +264,11 @@ def find_predictor(path: Path, trust: bool) -> Any:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a table is read."""
+    """Options for reading tables."""
 
     missing_mark: Annotated[
-        list[str] | None, _reading(metavar="TEXT", help="Text that means a missing value, such as '?'; repeatable.")
+        list[str] | None,
+        _reading(metavar="TEXT", help="Text that marks a missing value, such as '?'; may be repeated."),
     ] = None
     separator: Annotated[
         str | None, _reading(metavar="CHAR", help="Field separator of a CSV file, such as ';' or tab.")
@@ -263,16 +276,16 @@ class ReadOptions:
 
     @property
     def marks(self) -> list[str]:
-        """Texts that stand for a missing value."""
+        """Texts that mark a missing value."""
         return self.missing_mark or []
 
     @property
     def character(self) -> str | None:
-        """The separator itself, which may be spelled out."""
+        """Separator as a character."""
         return "\t" if self.separator in ("tab", "\\t") else self.separator
 
     def table(self, path: Path) -> polars.DataFrame:
-        """A table as a model may see it: numbers are numbers, and marks are missing values in every column."""
+        """Read a table with numeric types, and with marks as missing values in all columns."""
         from shoal.data import files
 
         frame = files.read_table(path, separator=self.character, missing_marks=self.marks)
@@ -280,38 +293,36 @@ class ReadOptions:
 
 
 ADDRESS = re.compile(r"^(\w[\w+.-]+):/")
-"""How a name such as hdfs://host/file begins; a drive of Windows has one letter."""
+"""Start of a URL such as hdfs://host/file; a Windows drive has a single letter."""
 
 
-def _large(*names: str, **details: Any) -> Any:
-    return typer.Option(*names, rich_help_panel="Large tables", **details)
+_large = partial(typer.Option, rich_help_panel="Large tables")
 
 
 @dataclass(frozen=True)
 class Large:
-    """Where the rows of a large table are worked on."""
+    """Options for large tables."""
 
     engine: Annotated[
         Literal["memory", "duckdb", "spark"] | None,
         _large(
             metavar="NAME",
-            help="memory; duckdb: from disk, within --memory; or spark. By default what the file asks for.",
+            help="memory, duckdb (from disk, within --memory) or spark; by default selected by the size of the file.",
         ),
     ] = None
     memory: Annotated[
         int | None,
-        _large(metavar="SIZE", parser=size, help="Memory to use, such as 4GB; by default half of the machine's."),
+        _large(metavar="SIZE", parser=size, help="Memory limit, such as 4GB; by default half of the machine's memory."),
     ] = None
-
     master: Annotated[
         str | None,
-        _large(metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077; with --engine spark."),
+        _large(metavar="URL", help="Spark master, such as local[4] or spark://host:7077; with --engine spark."),
     ] = None
 
     def chosen(self, source: Path) -> Literal["memory", "duckdb", "spark"]:
-        """Where a table is worked on; says so where that is from disk and nobody has asked for it."""
+        """Return the engine for a table; print a note if its size selects DuckDB."""
         if self.master is not None and self.engine != "spark":
-            raise ShoalError(f"--master {self.master} is for Spark alone: pass --engine spark, too.")
+            raise ShoalError(f"--master {self.master} requires Spark: pass --engine spark, too.")
         if self.engine is not None:
             return self.engine
         from shoal.data.files import size_in_memory
@@ -322,18 +333,18 @@ class Large:
         if needed <= usable:
             return "memory"
         print(
-            f"shoal: {source.name} would take about {show_size(needed)}, and {show_size(usable)} of memory may be "
-            "used: it is worked on from disk (--engine duckdb).",
+            f"shoal: {source.name} needs about {show_size(needed)} of memory, but the limit is {show_size(usable)}: "
+            "it is processed from disk (--engine duckdb).",
             file=sys.stderr,
         )
         return "duckdb"
 
     def named(self, given: str) -> Path | str:
-        """A file as it was named; of an address such as hdfs://host/file a path would keep one slash only."""
+        """Return a path, or a URL such as hdfs://host/file as text: a path would drop a slash."""
         return given.rstrip("/") if self.engine == "spark" and ADDRESS.match(given) else Path(given)
 
     def place(self, given: str) -> Path | None:
-        """Where that is on this machine, such as /tmp/x of file:///tmp/x; None if it is elsewhere."""
+        """Return the local path, such as /tmp/x for file:///tmp/x; None for a remote URL."""
         if self.engine != "spark":
             return Path(given)
         path = re.sub(r"^file:(//(?=/))?(?=/)", "", given)
@@ -341,12 +352,12 @@ class Large:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What engines other than memory are told."""
+        """Options of the engines other than memory."""
         return {"memory": self.memory} | ({"master": self.master} if self.engine == "spark" else {})
 
 
 def spread(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command take `Levels` and dataclasses of options, of which each field is an option of its own."""
+    """Expand `Levels` and the dataclass parameters of a command: each of their fields becomes an option."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint) or hint is Levels}
     parameters: list[inspect.Parameter] = []
@@ -376,10 +387,9 @@ def _parameters(group: Any) -> list[inspect.Parameter]:
 
 
 def parse_options(texts: list[str], function: Callable[..., Any], own: Collection[str] = ()) -> dict[str, Any]:
-    """``["mode=relaxed", "n_jobs=2"]`` as a dictionary; values are read as TOML where they can be, else as text.
+    """Parse ``["mode=relaxed", "n_jobs=2"]`` into a dictionary; values are TOML, or else text.
 
-    They are further ones of a function: what it names itself, the model, and what else is said to be its ``own`` has
-    an option of its own.
+    Parameters that the function names, the model, and those in ``own`` have command-line options and are refused.
     """
     parameters = inspect.signature(function).parameters.values()
     named = {parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD} | {"model", *own}
@@ -387,7 +397,7 @@ def parse_options(texts: list[str], function: Callable[..., Any], own: Collectio
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise ShoalError(f"--option {text} must have the form name=value: write for example mode=relaxed.")
+            raise ShoalError(f"--option {text} must have the form name=value, for example mode=relaxed.")
         if name.strip() in named:
             raise ShoalError(
                 f"--option {text} sets {name.strip()!r}, which is set by {own_option(name.strip())}: use that instead."
@@ -400,7 +410,7 @@ def parse_options(texts: list[str], function: Callable[..., Any], own: Collectio
 
 
 def parse_weights(texts: list[str] | None) -> dict[str, float] | None:
-    """``["age", "sex=0.5"]`` as a dictionary, where a name alone weighs 1; None stays None.
+    """Parse ``["age", "sex=0.5"]`` into a dictionary; a name alone has the weight 1, and None is returned as None.
 
     >>> parse_weights(["age", "sex=0.5"])
     {'age': 1.0, 'sex': 0.5}
@@ -417,13 +427,13 @@ def parse_weights(texts: list[str] | None) -> dict[str, float] | None:
             weights[name] = float(value)
         except ValueError:
             raise ShoalError(
-                f"--sensitive {text} must be a name, or have the form name=weight: write for example age=0.5."
+                f"--sensitive {text} must be a name, or have the form name=weight, for example age=0.5."
             ) from None
     return weights
 
 
 def parse_secrets(texts: list[str] | None, rows: Path | None) -> tuple[Path | None, list[str]]:
-    """``["train.csv:disease"]`` as the file and the columns; all must be of one file.
+    """Parse ``["train.csv:disease"]`` into the file and the columns; all must name the same file.
 
     >>> file, columns = parse_secrets(["train.csv:sex", "train.csv:disease"], None)
     >>> file.name, columns
@@ -433,29 +443,29 @@ def parse_secrets(texts: list[str] | None, rows: Path | None) -> tuple[Path | No
     for text in texts or []:
         file, sign, column = text.rpartition(":")
         if not sign or not file or not column:
-            raise ShoalError(f"--confidential {text} must have the form file:column: write for example train.csv:sex.")
+            raise ShoalError(f"--confidential {text} must have the form file:column, for example train.csv:sex.")
         files.append(Path(file))
         columns.append(column)
     if len(set(files)) > 1:
-        raise ShoalError(f"--confidential and --rows name {files[0]} and {files[-1]}: name one file of training rows.")
+        raise ShoalError(f"--confidential and --rows name {files[0]} and {files[-1]}: use one file of training rows.")
     return (files[0] if files else None), columns
 
 
 def own_option(name: str) -> str:
-    """How a command calls what a parameter of the library sets.
+    """Return the command-line option of a library parameter.
 
     >>> own_option("learn_from"), own_option("random_state")
     ('--learn-from', '--seed')
     """
-    return _OTHERWISE_CALLED.get(name, f"--{name.replace('_', '-')}")
+    return _RENAMED.get(name, f"--{name.replace('_', '-')}")
 
 
 OF_FILES = ("source", "out", "memory", "master", "threads", "missing_marks", "separator")
-"""What the library is told about files, and not about tables in memory; each has an option of its own."""
-_OTHERWISE_CALLED = {
-    "source": "the file that is named first",
+"""Parameters for files, not for tables in memory; each has a command-line option."""
+_RENAMED = {
+    "source": "the first argument",
     "missing_marks": "--missing-mark",
-    "frame": "the file that is named first",
+    "frame": "the first argument",
     "constraints": "--l, --t and the other privacy models",
     "cv": "--folds",
     "n_jobs": "--jobs",

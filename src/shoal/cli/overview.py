@@ -1,4 +1,4 @@
-"""Commands that show what there is."""
+"""Commands that give an overview: the studio, the methods, the data sets and a demo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from shoal.cli import render
 from shoal.cli.files import files_in, making_folder, refuse_overwriting, write_release
-from shoal.cli.options import Json, Trust, whole
+from shoal.cli.options import Json, OutFolder, Trust, whole
 from shoal.errors import ShoalError
 
 
@@ -17,24 +17,24 @@ def studio(
     source: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="CSV or Parquet file to open.", show_default=False)
     ] = None,
-    folder: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder whose files may be opened; nothing outside of it is.")
-    ] = Path(),
-    port: Annotated[int, typer.Option(parser=whole, help="Port to listen at; 0 takes one that is free.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where somebody worked last.")] = False,
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Folder whose files may be opened.")] = Path(),
+    port: Annotated[int, typer.Option(parser=whole, help="Port to listen on; 0 selects a free one.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the most recent work.")] = False,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the studio keeps its work; by default the user's data.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for saved work; by default in the user's data folder.")
     ] = None,
-    most_upload: Annotated[int, typer.Option(metavar="MB", parser=whole, help="Largest file to upload.")] = 1024,
+    most_upload: Annotated[
+        int, typer.Option(metavar="MB", parser=whole, help="Maximum size of an uploaded file.")
+    ] = 1024,
     trust: Trust = False,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
 ) -> None:
-    """Open the whole workbench in a browser.
+    """Open the workbench in a browser.
 
-    Look at a table and its columns, shape a release by sliders or by deciding
-    between groups, compare variants, attack the result, and take everything
-    along. The page is for this machine only, and for whoever has the address
-    that is printed. It needs the extra "studio".
+    Explore a table, shape a release with sliders or by choosing between groups,
+    compare variants, audit the result, and export the files. The pages are
+    available on this machine only, under the printed address. The command needs
+    the extra "studio".
 
     For example:
       shoal studio people.csv
@@ -51,7 +51,7 @@ def studio(
     if source is not None:
         folder, source = (folder, source) if folder != Path() else (source.parent, source.resolve())
     if not folder.is_dir():
-        raise ShoalError(f"--folder {folder} is no folder: name one.")
+        raise ShoalError(f"--folder {folder} is not a folder: choose another one.")
     serve(
         folder.resolve(), file=source, port=port, data=data, resume=resume, most_upload=most_upload * 1024**2,
         trust=trust, opened=browser,
@@ -61,34 +61,35 @@ def studio(
 def methods(json: Json = False) -> None:
     """List the methods that partition a table into groups, with their options.
 
-    The name is what 'shoal anonymize' takes as --method, and each option is
-    set by --option NAME=VALUE.
+    Use a name for the option --method of 'shoal anonymize', and set its options
+    with --option NAME=VALUE.
 
     For example:
       shoal methods
     """
-    from shoal.anonymizers import find_method, method_names, options_of
+    from shoal.anonymizers import describe_methods, find_method, options_of
 
     found = {}
-    for name in method_names():
-        method = find_method(name)
+    for name, about in describe_methods().items():
         # A model has an option of its own, --model.
-        options = {option: str(one) for option, one in options_of(method).items() if option != "model"}
-        found[name] = (method.__doc__ or "").strip().split("\n")[0], options
+        constraints = options_of(find_method(name))
+        found[name] = about, {option: str(one) for option, one in constraints.items() if option != "model"}
     render.methods(found, json=json)
 
 
 def datasets(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of the list, to write.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write; its schema goes beside it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Data set to write.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File to write; its schema is written next to it.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(parser=whole, help="Number of people in the synthetic census.")] = None,
     seed: Annotated[int, typer.Option(parser=whole, help="Seed of the synthetic census.")] = 0,
     json: Json = False,
 ) -> None:
     """List the data sets, or write one with its schema.
 
-    The census is synthetic and made on the spot. The others are public, and
-    looked for in the folder SHOAL_DATA, then in a cache, then fetched.
+    The census is synthetic and generated by the command. The others are public:
+    they are read from the folder SHOAL_DATA or a cache, or else downloaded.
 
     For example:
       shoal datasets
@@ -105,13 +106,13 @@ def datasets(
     if name not in known:
         raise ShoalError(f"There is no data set {name!r}: choose {', '.join(known)}.")
     if name != "census" and rows is not None:
-        raise ShoalError(f"--rows {rows} is for the synthetic census: the data set {name!r} has its own rows.")
+        raise ShoalError(f"--rows {rows} is for the synthetic census: leave it out for the data set {name!r}.")
     out = Path(f"{name}.csv") if out is None else out
     kind_to_write(out)
     schema_file = out.with_suffix(".toml")
     refuse_overwriting([], [out, schema_file])
     with render.progress(2) as step:
-        step(f"Getting {name}")
+        step(f"Loading {name}")
         arguments = (30_000 if rows is None else rows, seed) if name == "census" else ()
         frame, schema = getattr(library, known[name].function)(*arguments)
         step(f"Writing {out.name}")
@@ -122,13 +123,13 @@ def datasets(
 
 def demo(
     rows: Annotated[int, typer.Option(parser=whole, help="Number of people.")] = 5_000,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")] = Path("demo"),
+    out: OutFolder = Path("demo"),
 ) -> None:
-    """Protect a model of a synthetic census: the whole job in one go.
+    """Protect a model of a synthetic census as a demonstration.
 
-    Makes people who are nobody, releases most of them in groups of at least ten
-    with at least three health conditions each, so that a forest trained on them
-    still predicts incomes, and writes the raw file, its schema, the released
+    Generates fictional people, and releases them in groups of at least ten people
+    with at least three health conditions each, so that a forest trained on the
+    release still predicts incomes. Writes the raw file, its schema, the released
     file, the model and the report.
 
     For example:
@@ -143,7 +144,7 @@ def demo(
 
     written = files_in(out, "census.csv", "schema.toml", "released.csv", "model.skops", "report.html")
     with making_folder(out), render.progress(3) as step:
-        step(f"Making a census of {rows:,} people")
+        step(f"Generating a census of {rows:,} people")
         census = make_census(rows)
         step("Protecting a forest that predicts incomes (kernels are compiled the first time)")
         protection = protect_model(census.frame, census.schema, "forest", 10, constraints=[LDiversity(3)])
@@ -152,6 +153,6 @@ def demo(
         census.schema.to_toml(written["schema"])
         write_release(protection.release, written["released"], None)
         save_model(protection.model, written["model"])
-        title = "A model of a synthetic census, protected"
+        title = "Protected model of a synthetic census"
         protection.to_html(written["report"], title=title, released_file=written["released"])
     render.demo(census, protection, written)

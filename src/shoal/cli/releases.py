@@ -1,4 +1,4 @@
-"""Commands that look at a table, release it, and check a release."""
+"""Commands that inspect a table, release it, and check a release."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from shoal.cli.options import (
     OF_FILES,
     Guided,
     Json,
+    K,
     Large,
     Levels,
+    Method,
+    MethodOption,
     ReadOptions,
     SchemaFile,
     Source,
@@ -41,16 +44,16 @@ def inspect(
     source: Source,
     reading: ReadOptions,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Schema file to write; IN with the ending .toml by default.")
+        Path | None, typer.Option(metavar="FILE", help="Schema file to write; by default IN with the extension .toml.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the schema file if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the schema file if it exists.")] = False,
     json: Json = False,
 ) -> None:
-    """Propose what each column is to privacy, and write a schema to edit.
+    """Propose a role for each column, and write a schema file to edit.
 
-    Shows why, what tells rows apart most, and the risk of the raw table. The
-    proposal is a start, not a verdict: read it, and mend the schema file
-    before you use it.
+    Shows the reasons, the columns that distinguish rows best, and the risk of the
+    raw table. The roles are proposals: review and correct the schema file before
+    you use it.
 
     For example:
       shoal inspect people.csv
@@ -66,7 +69,7 @@ def inspect(
     with render.progress(3) as step:
         step(f"Reading {source.name}")
         frame = reading.table(source)
-        step(f"Looking at {frame.width} columns")
+        step(f"Profiling {frame.width} columns")
         schema = Schema.infer(frame)
         quasi = [attribute.name for attribute in schema.quasi]
         found = separations(frame, quasi) if quasi else []
@@ -78,56 +81,56 @@ def inspect(
     marks = "".join(f" --missing-mark '{mark}'" for mark in reading.marks)
     render.inspection(source, frame.height, schema, found, risk, written, marks, json=json)
     if written is None:
-        raise ShoalError(f"{str(out)!r} is there already and was left as it is: pass --force, or another --out.")
+        raise ShoalError(f"{str(out)!r} exists already and was not changed: pass --force, or another --out.")
 
 
 @spread
 def anonymize(
     source: SourcePlace,
     schema: SchemaFile,
-    k: Annotated[int, typer.Option("--k", parser=whole, help="Rows that must be released alike, at least.")],
-    out: Annotated[str, typer.Option(metavar="FILE", help="Released file, .csv or .parquet; never IN itself.")],
+    k: K,
+    out: Annotated[str, typer.Option(metavar="FILE", help="Released file, .csv or .parquet; it must differ from IN.")],
     levels: Levels,
     reading: ReadOptions,
     guided: Guided,
     large: Large,
-    method: Annotated[str, typer.Option(metavar="NAME", help="How to partition: see 'shoal methods'.")] = "mondrian",
+    method: Method = "mondrian",
     learn_from: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Find the groups on these rows instead, which have the columns of IN: CSV or Parquet. --target and "
-            "--predictions are then of these rows.",
+            help="Learn the groups from these rows instead: a CSV or Parquet file with the columns of IN. --target and "
+            "--predictions then refer to these rows.",
         ),
     ] = None,
     recoding: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Release groups as interval, set, level (Flash), representative, medoid, centroid, median, majority, "
-            "mean or sample; by default the method's own.",
+            help="How to publish groups: interval, set, level (Flash), representative, medoid, centroid, median, "
+            "majority, mean or sample; the default depends on the method.",
         ),
     ] = None,
     suppress: Annotated[
         float, typer.Option(metavar="SHARE", parser=number, help="Share of the rows that may be suppressed.")
     ] = 0.0,
     missing: Annotated[
-        Literal["value", "error"], typer.Option(help="Missing values are a value of their own, or an error.")
+        Literal["value", "error"], typer.Option(help="Treat missing values as a separate value or as an error.")
     ] = "value",
-    seed: Annotated[int | None, typer.Option(parser=whole, help="Seed, for recodings and methods that draw.")] = None,
-    threads: Annotated[int | None, typer.Option(parser=whole, help="Threads; they do not change the result.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Further parameter of the method; may be repeated.")
+    seed: Annotated[int | None, typer.Option(parser=whole, help="Random seed of the recoding and the method.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(parser=whole, help="Number of threads; it does not change the result.")
     ] = None,
+    option: MethodOption = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="HTML report of the evidence to write.")] = None,
     json: Json = False,
 ) -> None:
-    """Release a table k-anonymous, and with every other model asked for.
+    """Release a k-anonymous table that satisfies all other requested models.
 
-    The released values are checked before anything is written: if a level is
-    not reached, nothing is. From CSV to CSV, columns that are neither
-    quasi-identifiers nor sensitive keep every character; missing marks in
-    sensitive columns are written as empty fields.
+    The command checks the released values first, and writes no file if a requested
+    level is not reached. From CSV to CSV, columns that are neither quasi-identifiers
+    nor sensitive keep every character; missing marks in sensitive columns are
+    written as empty fields.
 
     For example:
       shoal anonymize in.csv --schema in.toml --k 10 --out out.csv
@@ -158,7 +161,7 @@ def anonymize(
         for given, name in ((learn_from, "--learn-from"), (guided.predictions, "--predictions")):
             if given is not None:
                 raise ShoalError(
-                    f"{name} {given} cannot be used with --engine {engine}: leave it out, or --engine memory."
+                    f"{name} {given} cannot be used with --engine {engine}: leave it out, or use --engine memory."
                 )
         options |= guided.options(method, described, 0) | {"recoding": recoding, "suppression": suppress}
         options |= {"method": method, "constraints": asked, "missing": missing, "random_state": seed}
@@ -200,14 +203,16 @@ def check(
     levels: Levels,
     reading: ReadOptions,
     large: Large,
-    k: Annotated[int | None, typer.Option("--k", parser=whole, help="Rows that must be alike, at least.")] = None,
-    threshold: Annotated[float, typer.Option(parser=number, help="Risk above which a row counts as at risk.")] = 0.2,
+    k: Annotated[int | None, typer.Option("--k", parser=whole, help="Minimum number of rows per group.")] = None,
+    threshold: Annotated[
+        float, typer.Option(parser=number, help="Risk above which a row is counted as at risk.")
+    ] = 0.2,
     json: Json = False,
 ) -> None:
-    """Measure every privacy model on a table, and check the levels asked for.
+    """Measure all privacy models on a table, and check the requested levels.
 
-    The table may be released or raw. The exit code is 1 if a level asked for
-    is not reached. Only the columns that matter are read.
+    The table may be raw or released. The exit code is 1 if a requested level is
+    not reached. The command reads only the columns that it needs.
 
     For example:
       shoal check released.csv --schema people.toml

@@ -1,4 +1,4 @@
-"""What commands show: tables for people on stdout, JSON for machines, progress on stderr."""
+"""Output of the commands: tables or JSON on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from shoal.privacy.risk import Risk
 
 SHOWN_FEATURES = 12
-"""Features that are shown, those that the model leans on most first; sensitive ones are shown beside them."""
+"""Number of features shown, the most important first; sensitive features are always shown."""
 SHOWN_COMBINATIONS = 3
-"""Combinations of attributes shown of each size."""
+"""Number of attribute combinations shown per size."""
 WIDTH_OF_A_PIPE = 120
-"""Characters a line where the output is no terminal, which has a width of its own."""
+"""Characters per line if the output is not a terminal."""
 
 
 @contextmanager
 def progress(steps: int) -> Iterator[Callable[[str], None]]:
-    """Show on stderr what is being done and for how long; silent when stderr is not a terminal."""
+    """Show the current step and the elapsed time on stderr if it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -51,7 +51,7 @@ def progress(steps: int) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counting() -> Iterator[Callable[[int, int, str], None]]:
-    """Show on stderr how many cells are done and how long the rest may take; silent when it is not a terminal."""
+    """Show the number of finished cells and the remaining time on stderr if it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total, what: None
         return
@@ -82,58 +82,58 @@ def inspection(
     *,
     json: bool,
 ) -> None:
-    """The proposed schema with its reasons, what tells rows apart, and the risk of the raw table."""
+    """Print the proposed schema with its reasons, the most distinguishing columns, and the risk of the raw table."""
     reasons = {a.name: schema.reasons[a.name].split(": ", 1)[-1] for a in schema}
     strongest = _strongest_of_each_size(found)
     if json:
         return _print_json(
-            file=str(source),
+            file=source,
             rows=rows,
             attributes=[{"name": a.name, "role": a.role, "kind": a.kind, "reason": reasons[a.name]} for a in schema],
             combinations=[separation._asdict() for separation in strongest],
             risk=None if risk is None else risk._asdict(),
-            schema=None if written is None else str(written),
+            schema=written,
         )
     out = console()
     out.print(f"[bold]{_safe(source.name)}[/bold]: {rows:,} rows, {len(schema)} columns\n", highlight=False)
-    proposal = _table("Proposed roles", "attribute", "role", "kind", "why")
+    proposal = _table("Proposed roles", "attribute", "role", "kind", "reason")
     for a in schema:
         proposal.add_row(_safe(a.name), f"[{_ROLE_COLORS[a.role]}]{a.role}[/]", a.kind, _safe(reasons[a.name]))
     out.print(proposal)
     if risk is None:
-        return out.print("\nNo column looks like a quasi-identifier: give the role 'quasi' to those that are.")
-    apart = _table("What tells rows apart most", "attributes", "separation>", "distinction>", "unique rows>")
+        return out.print("\nNo column looks like a quasi-identifier: set the role 'quasi' in the schema where needed.")
+    table = _table("Most distinguishing columns", "attributes", "separation>", "distinction>", "unique rows>")
     for names, distinction, separation, unique in strongest:
-        apart.add_row(_safe(", ".join(names)), *(f"{share:.2%}" for share in (separation, distinction, unique)))
-    out.print("", apart)
+        table.add_row(_safe(", ".join(names)), *(f"{share:.2%}" for share in (separation, distinction, unique)))
+    out.print("", table)
     out.print("", _risk_table("Risk of the raw table on the proposed quasi-identifiers", rows, now=risk))
     if written is not None:
-        out.print(f"\nWrote [bold]{_safe(str(written))}[/bold]: read it, mend the roles, then run", highlight=False)
+        out.print(f"\nWrote [bold]{_safe(str(written))}[/bold]: review the roles, then run", highlight=False)
         command = f"shoal anonymize {source} --schema {written} --k 10{marks} --out released{source.suffix}"
         out.print(f"  {_safe(command)}", highlight=False, soft_wrap=True)
     return None
 
 
 def release(release: Release, before: Risk, out: Path, report: Path | None, *, json: bool) -> None:
-    """What was released, what holds, and what it cost."""
+    """Print the guarantee, the risk and the information loss of a release."""
     from shoal.reports.report import facts, promise, show_share
 
     if json:
         return _print_json(
             **facts(release, raw_risk=before, released_file=out),
-            out=str(out),
-            report=None if report is None else str(report),
+            out=out,
+            report=report,
         )
     shown = console()
     quasi = [attribute.name for attribute in release.schema.quasi]
     shown.print(f"[bold]{_safe(promise(release.k, quasi))}[/bold]\n", highlight=False)
-    shown.print(_models_table("Levels asked for", [m for m in release.privacy if m.asked is not None]))
+    shown.print(_models_table("Requested levels", [m for m in release.privacy if m.asked is not None]))
     shown.print("", _risk_table("Risk of re-identification", release.checked.rows, before=before, now=release.risk))
-    costs = _table("What it costs", "", ">")
-    costs.add_row("information lost (NCP)", show_share(release.loss.ncp))
+    costs = _table("Cost of the release", "", ">")
+    costs.add_row("information loss (NCP)", show_share(release.loss.ncp))
     for name, share in sorted(release.loss.by_attribute.items(), key=lambda item: -item[1])[:3]:
-        costs.add_row(f"  of {_safe(name)}", show_share(share))
-    costs.add_row("groups of equal rows", f"{release.checked.groups:,}")
+        costs.add_row(f"  {_safe(name)}", show_share(share))
+    costs.add_row("groups", f"{release.checked.groups:,}")
     costs.add_row("suppressed rows", f"{release.suppressed:,}")
     shown.print("", costs, "")
     written({"released": out} | ({} if report is None else {"report": report}), json=False)
@@ -141,11 +141,11 @@ def release(release: Release, before: Risk, out: Path, report: Path | None, *, j
 
 
 def checked(source: Path, checked: Checked, *, json: bool) -> None:
-    """Every privacy model with its level, and whether what was asked for holds."""
+    """Print the level of each privacy model, and the requested levels that are not reached."""
     if json:
         measured = [m._asdict() for m in checked.measured]
         return _print_json(
-            file=str(source),
+            file=source,
             rows=checked.rows,
             groups=checked.groups,
             holds=checked.holds,
@@ -161,12 +161,12 @@ def checked(source: Path, checked: Checked, *, json: bool) -> None:
     if failed:
         out.print(f"\n[red]Not reached: {_safe(', '.join(failed))}.[/red]", highlight=False)
     elif any(m.holds for m in checked.measured):
-        out.print("\n[green]Every level asked for is reached.[/green]")
+        out.print("\n[green]All requested levels are reached.[/green]")
     return None
 
 
 def frontier(found: Evaluation, limit: float, files: Mapping[str, Path], *, json: bool) -> None:
-    """What each k costs, and which can be afforded."""
+    """Print the cost of each k, and the affordable values of k."""
     summary, affordable = found.summary(), found.affordable(limit)
     if json:
         return _print_json(
@@ -174,13 +174,13 @@ def frontier(found: Evaluation, limit: float, files: Mapping[str, Path], *, json
             summary=[_by_name(one) for one in summary],
             affordable=[_by_name(one) for one in affordable],
             loss=limit,
-            files={name: str(path) for name, path in files.items()},
+            files=files,
         )
     out = console()
     score = found.score
     interval = "95 % interval>"
     heads = ("model", "method", "k>", f"{score}>", interval, "loss>", interval, "raw>", "no model>", "groups>")
-    table = _table("What k costs", *heads)
+    table = _table("Cost of k", *heads)
     for one in summary:
         groups = f"{one.groups:,.0f}" if one.seeds else ""
         table.add_row(*(_safe(cell) for cell in found.cells(one)), groups)
@@ -195,18 +195,18 @@ def frontier(found: Evaluation, limit: float, files: Mapping[str, Path], *, json
 
 
 def _by_name(result: Any) -> Any:
-    """A named tuple, and those within it or in a list, as dictionaries."""
+    """Convert a named tuple, and those in it or in a list, to dictionaries."""
     if hasattr(result, "_asdict"):
         return {name: _by_name(value) for name, value in result._asdict().items()}
     return [_by_name(one) for one in result] if isinstance(result, (list, tuple)) else result
 
 
 def methods(found: Mapping[str, tuple[str, Mapping[str, str]]], *, json: bool) -> None:
-    """Print the methods, each with a sentence and its options."""
+    """Print the methods, each with its description and its options."""
     if json:
         rows = [{"name": name, "about": about, "options": options} for name, (about, options) in found.items()]
         return _print_json(methods=rows)
-    table = _table(None, "method", "how it partitions, and its options")
+    table = _table(None, "method", "description and options")
     for name, (about, options) in found.items():
         lines = [f"[dim]{option}: {_safe(text)}[/dim]" for option, text in options.items()]
         table.add_row(name, "\n".join([about, *lines]))
@@ -214,10 +214,10 @@ def methods(found: Mapping[str, tuple[str, Mapping[str, str]]], *, json: bool) -
 
 
 def datasets(infos: Sequence[DatasetInfo], *, json: bool) -> None:
-    """The data sets, one line each."""
+    """Print the data sets, one line per data set."""
     if json:
         return _print_json(datasets=[info._asdict() for info in infos])
-    table = _table(None, "data set", "rows>", "columns>", "about", "where")
+    table = _table(None, "data set", "rows>", "columns>", "description", "source")
     for info in infos:
         rows = "any" if info.rows is None else f"{info.rows:,}"
         table.add_row(info.name, rows, f"{info.columns}", _safe(info.about), _safe(info.where))
@@ -225,9 +225,9 @@ def datasets(infos: Sequence[DatasetInfo], *, json: bool) -> None:
 
 
 def written(files: Mapping[str, Path], *, json: bool) -> None:
-    """Which files were written."""
+    """Print the files that were written."""
     if json:
-        return _print_json(**{name: str(path) for name, path in files.items()})
+        return _print_json(**files)
     table = _table(None, "", "")
     for name, path in files.items():
         table.add_row(name, f"[bold]{_safe(str(path))}[/bold]", _file_size(path))
@@ -235,7 +235,7 @@ def written(files: Mapping[str, Path], *, json: bool) -> None:
 
 
 def protection(protection: Protection, files: Mapping[str, Path], *, json: bool) -> None:
-    """What the model lost, and what is gained."""
+    """Print the scores, the guarantee and the risk of a protected model."""
     if json:
         from shoal.reports.report import facts
 
@@ -244,7 +244,7 @@ def protection(protection: Protection, files: Mapping[str, Path], *, json: bool)
             comparison=_by_name(protection.comparison),
             release=facts(protection.release, raw_risk=protection.raw_risk, released_file=files["released"]),
             findings=protection.release.findings,
-            files={name: str(path) for name, path in files.items()},
+            files=files,
         )
     out = console()
     out.print(f"[bold]{_safe(protection.verdict)}[/bold]\n", highlight=False)
@@ -255,14 +255,14 @@ def protection(protection: Protection, files: Mapping[str, Path], *, json: bool)
         before=protection.raw_risk,
         now=protection.release.risk,
     )
-    out.print(_models_table("Levels asked for", [m for m in protection.release.privacy if m.asked is not None]), "")
+    out.print(_models_table("Requested levels", [m for m in protection.release.privacy if m.asked is not None]), "")
     out.print(risk, "")
     written(files, json=False)
     return None
 
 
 def _comparison_table(found: Comparison, before: str, after: str) -> Table:
-    """Both models, by what they are called, on rows that neither has seen."""
+    """Return a table that compares two models on unseen rows."""
     from shoal.evaluation.comparison import show_change, show_score
     from shoal.reports.report import show_share
 
@@ -273,24 +273,24 @@ def _comparison_table(found: Comparison, before: str, after: str) -> Table:
     trained = found.trained_before, found.trained_after
     table.add_row(f"{score} on its own training rows", *(show_score(score, one) for one in trained), "")
     for one in found.classes[:8]:
-        table.add_row(f"recognised of {_safe(one.name)}", show_share(one.before), show_share(one.after), "")
+        table.add_row(f"recall of {_safe(one.name)}", show_share(one.before), show_share(one.after), "")
     if found.agreement is not None:
-        table.add_row("rows of which both say the same", "", show_share(found.agreement), "")
+        table.add_row("rows with equal predictions", "", show_share(found.agreement), "")
     return table
 
 
 def training(training: Training, files: Mapping[str, Path], *, json: bool) -> None:
-    """What the model leans on, and what that cost."""
+    """Print the feature importances and the scores of a model."""
     if json:
         facts = {name: _by_name(value) for name, value in training.facts().items()}
-        return _print_json(**facts, files={name: str(path) for name, path in files.items()})
+        return _print_json(**facts, files=files)
     from shoal.jobs.train import describe_setting
     from shoal.reports.report import show_share
 
     out = console()
     out.print(f"[bold]{_safe(training.verdict)}[/bold]\n", highlight=False)
     out.print(_comparison_table(training.comparison, "plain", "guided"), "")
-    title = f"What the model leans on, with {describe_setting(training.search.best_.setting)}"
+    title = f"Feature importances with {describe_setting(training.search.best_.setting)}"
     table = _table(title, "feature", "plain>", "guided>", "splits>", "")
     shown = [one for i, one in enumerate(training.leaning) if i < SHOWN_FEATURES or one.sensitivity > 0]
     for one in shown:
@@ -330,27 +330,26 @@ def audit(found: Audit, files: Mapping[str, Path], *, json: bool) -> None:
 
 
 def cleaning(cleaning: Cleaning, files: Mapping[str, Path], *, json: bool) -> None:
-    """What cleaning changed for the predictor, and what is left for adversaries."""
+    """Print the effect of cleaning on the predictor and on adversaries."""
     if json:
-        return _print_json(**cleaning.facts(), files={name: str(path) for name, path in files.items()})
+        return _print_json(**cleaning.facts(), files=files)
     from shoal.reports.report import show_share
 
     out = console()
     out.print(f"[bold]{_safe(cleaning.verdict)}[/bold]\n", highlight=False)
-    table = _table("What the predictor is told", "", ">")
+    table = _table("Information sent to the predictor", "", ">")
     for name, text in cleaning.summary():
         table.add_row(name, _safe(text))
     out.print(table, "")
     for secret, found in cleaning.relearned.items():
-        title = f"What is left of {_safe(secret)} to who learns it from cleaned rows ({found[0].rows:,} rows guessed)"
-        table = _table(
-            title, "learner", "known of it>", "from raw rows>", "right>", "blind guess>", "complete privacy>"
-        )
+        title = f"How well an adversary recovers {_safe(secret)} from cleaned rows ({found[0].rows:,} rows)"
+        heads = "learner", "advantage>", "on raw rows>", "accuracy>", "baseline>", "complete privacy>"
+        table = _table(title, *heads)
         for one in found:
             left = f"{show_share(one.advantage)} ({show_share(1 - one.error.high)} to {show_share(1 - one.error.low)})"
-            right = "" if one.accuracy is None else show_share(one.accuracy.value)
-            blind = "" if one.baseline_accuracy is None else show_share(one.baseline_accuracy)
-            shares = show_share(1 - one.raw_error.value), right, blind, show_share(one.complete_privacy.value)
+            accuracy = "" if one.accuracy is None else show_share(one.accuracy.value)
+            baseline = "" if one.baseline_accuracy is None else show_share(one.baseline_accuracy)
+            shares = show_share(1 - one.raw_error.value), accuracy, baseline, show_share(one.complete_privacy.value)
             table.add_row(one.learner, left, *shares)
         out.print(table, "")
     written(files, json=False)
@@ -358,44 +357,44 @@ def cleaning(cleaning: Cleaning, files: Mapping[str, Path], *, json: bool) -> No
 
 
 def demo(census: Dataset, protection: Protection, files: Mapping[str, Path]) -> None:
-    """A protected model of a census, for somebody who sees one for the first time."""
+    """Print the results of the demo."""
     from shoal.reports.report import show_share
 
     out, release = console(), protection.release
-    person = _somebody(release)
-    table = _table("One person, before and after", "", "raw", "released")
+    person = _typical_row(release)
+    table = _table("Example of a person", "", "raw", "released")
     for attribute in census.schema:
         raw = census.frame[attribute.name][int(protection.rows[person])]
-        kept = release.frame[attribute.name][person] if attribute.name in release.frame.columns else "(left out)"
+        kept = release.frame[attribute.name][person] if attribute.name in release.frame.columns else "(removed)"
         table.add_row(attribute.name, _safe(str(raw)), _safe(str(kept)), style="" if str(raw) != str(kept) else "dim")
     out.print(table)
-    table = _table("The training rows, before and after", "", "raw>", "released>")
+    table = _table("Training rows", "", "raw>", "released>")
     before, now, rows = protection.raw_risk, release.risk, release.checked.rows
     table.add_row("people", f"{rows:,}", f"{rows:,}")
-    table.add_row("people whom no other equals", f"{before.unique * rows:,.0f}", f"{now.unique * rows:,.0f}")
-    table.add_row("people who look alike, at least", f"{1 / before.prosecutor:,.0f}", f"{release.k:,}")
-    table.add_row("highest chance to find a person's row", show_share(before.prosecutor), show_share(now.prosecutor))
-    table.add_row("chance on average", show_share(before.marketer), show_share(now.marketer))
+    table.add_row("unique people", f"{before.unique * rows:,.0f}", f"{now.unique * rows:,.0f}")
+    table.add_row("smallest group", f"{1 / before.prosecutor:,.0f}", f"{release.k:,}")
+    table.add_row("highest risk of re-identification", show_share(before.prosecutor), show_share(now.prosecutor))
+    table.add_row("average risk", show_share(before.marketer), show_share(now.marketer))
     out.print("", table, "", _comparison_table(protection.comparison, "raw rows", "released rows"), "")
     written(files, json=False)
-    out.print("\nOpen the report in a browser; check the released file again with", highlight=False)
+    out.print("\nOpen the report in a browser, or check the released file with", highlight=False)
     command = f"shoal check {files['released']} --schema {files['schema']} --k 10 --l 3"
     out.print(f"  {_safe(command)}", highlight=False, soft_wrap=True)
 
 
-def _somebody(release: Release) -> int:
-    """A row of the largest group that is not suppressed."""
+def _typical_row(release: Release) -> int:
+    """Return a row of the largest group that is not suppressed."""
     import numpy as np
 
     return int(np.argmax(release.labels == np.bincount(release.labels[release.labels >= 0]).argmax()))
 
 
 def console() -> Console:
-    """Where results are printed."""
+    """Return the console for results."""
     from rich.console import Console
 
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a value that the terminal cannot show is no reason to fail
+        sys.stdout.reconfigure(errors="replace")  # a terminal may lack characters of the values
     return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH_OF_A_PIPE)
 
 
@@ -415,7 +414,7 @@ def _models_table(title: str, measured: Sequence[Any]) -> Table:
 
     unicode = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     marks = {True: "[green]✓[/]" if unicode else "yes", False: "[red]✗[/]" if unicode else "no", None: ""}
-    table = _table(title, "model", "level>", "asked>", "holds")
+    table = _table(title, "model", "level>", "requested>", "reached")
     for m in measured:
         asked = show_asked(m._asdict())
         asked = asked if unicode else asked.replace("≥", ">=").replace("≤", "<=")
@@ -430,8 +429,8 @@ def _risk_table(title: str, rows: int, *, now: Risk, before: Risk | None = None)
     table = _table(title, "", *(["before>", "after>"] if before is not None else [">"]))
     table.add_row("unique rows", *(f"{round(r.unique * rows):,} ({show_share(r.unique)})" for r in columns))
     for text, name in (
-        ("highest risk, of somebody known to be in the table (prosecutor)", "prosecutor"),
-        ("highest risk, of somebody in the population (journalist)", "journalist"),
+        ("highest risk of a person known to be in the table (prosecutor)", "prosecutor"),
+        ("highest risk of a person in the population (journalist)", "journalist"),
         ("average risk (marketer)", "marketer"),
     ):
         table.add_row(text, *(show_share(getattr(r, name)) for r in columns))
@@ -440,7 +439,7 @@ def _risk_table(title: str, rows: int, *, now: Risk, before: Risk | None = None)
 
 
 def _table(title: str | None, *headings: str) -> Table:
-    """A table without frames; a heading that ends in > is of numbers."""
+    """Return a table without frames; a heading that ends in > is right-aligned."""
     from rich import box
     from rich.table import Table
 
@@ -460,14 +459,14 @@ def _table(title: str | None, *headings: str) -> Table:
 
 
 def _file_size(path: Path) -> str:
-    if not path.exists():  # on another machine
+    if not path.exists():  # it is on another machine
         return ""
     size = sum(part.stat().st_size for part in path.iterdir()) if path.is_dir() else path.stat().st_size
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
 def _safe(text: str) -> str:
-    """A text from the data, not to be taken for markup."""
+    """Escape markup in a text from the data."""
     from rich.markup import escape
 
     return escape(text)

@@ -1,4 +1,7 @@
-"""The studio: the whole workbench behind one local web page."""
+"""The studio: the workbench as a local web application, with pages and a JSON API.
+
+It draws what the library computes and holds no algorithm of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,6 @@ from shoal.errors import ShoalError
 
 
 def require_studio() -> None:
-    """Say what is missing before anything is done."""
+    """Raise an error if the packages of the studio are not installed."""
     if importlib.util.find_spec("nicegui") is None:
         raise ShoalError("The studio needs packages that are not installed: pip install 'shoal[studio]'.")

@@ -1,4 +1,4 @@
-"""The studio as a web application: desks, the JSON twin and the pages behind the guard."""
+"""The web application: workspaces, and the pages and the JSON API behind the access guard."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from pathlib import Path
 
 from shoal._kernels import ahead
 from shoal.errors import ShoalError, surviving_broken_pipes
-from shoal.studio.desk import CREW, Workspace
 from shoal.studio.guard import AccessGuard
 from shoal.studio.store import Store
+from shoal.studio.workspace import POOL, Workspace
 
 MOST_UPLOAD = 1024**3
-"""Bytes of an uploaded file."""
+"""Largest uploaded file, in bytes."""
 
 
 class Studio:
-    """The desks of everybody who has the token, by name."""
+    """All workspaces, by name."""
 
-    def __init__(self, store: Store, workspace: Path, *, trust: bool = False) -> None:
+    def __init__(self, store: Store, root: Path, *, trust: bool = False) -> None:
         self.store = store
-        self.workspace = workspace
+        self.root = root
         self.trust = trust
-        self._desks: dict[str, Workspace] = {}
+        self._workspaces: dict[str, Workspace] = {}
         self._lock = threading.Lock()
 
-    def desk(self, name: str) -> Workspace:
-        """A desk by its name; a new one if it is not known."""
+    def workspace(self, name: str) -> Workspace:
+        """Return a workspace by its name; create it if it is unknown."""
         with self._lock:
-            if name not in self._desks:
-                self._desks[name] = Workspace(name, self.store, self.workspace, trust=self.trust)
-            return self._desks[name]
+            if name not in self._workspaces:
+                self._workspaces[name] = Workspace(name, self.store, self.root, trust=self.trust)
+            return self._workspaces[name]
 
-    def opened_desk(self, name: str) -> Workspace:
-        """The same; after it nothing on it has to be read."""
-        desk = self.desk(name)
-        if desk.source is not None:
-            desk.read()
-        return desk
+    def loaded_workspace(self, name: str) -> Workspace:
+        """Return a workspace by its name, with its table in memory."""
+        workspace = self.workspace(name)
+        if workspace.source is not None:
+            workspace.read()
+        return workspace
 
     def close(self) -> None:
-        """Stop what is under way at all desks."""
-        for desk in self._desks.values():
-            desk.close()
+        """Close all workspaces and the store."""
+        for workspace in self._workspaces.values():
+            workspace.close()
         self.store.close()
 
 
 def make_app(studio: Studio, token: str, port: int, *, most_upload: int = MOST_UPLOAD) -> AccessGuard:
-    """The application: pages, the JSON twin under /api, and the guard before both."""
+    """Return the application: the pages, the JSON API under /api, and the guard in front of both."""
     from fastapi import FastAPI
     from nicegui import ui
 
@@ -79,20 +79,20 @@ def serve(
     most_upload: int = MOST_UPLOAD,
     opened: bool = True,
 ) -> None:
-    """Run the studio until it is interrupted; prints the address with its token."""
+    """Run the studio until it is interrupted; print the address with its token."""
     import uvicorn
 
     store = Store(data_folder() if data is None else data)
     studio = Studio(store, folder, trust=trust)
     token = token or secrets.token_urlsafe(24)
-    desk = store.newest() if resume else None
+    workspace = store.newest() if resume else None
     if file is not None:
-        desk = secrets.token_urlsafe(16)
-        studio.desk(desk).open_path(file)
+        workspace = secrets.token_urlsafe(16)
+        studio.workspace(workspace).open_path(file)
     listening = _listen(port)
     port = listening.getsockname()[1]
-    address = f"http://127.0.0.1:{port}/?token={token}" + ("" if desk is None else f"&desk={desk}")
-    print(f"The studio is at {address}\nStop it with Ctrl+C; nothing is lost.", flush=True)
+    address = f"http://127.0.0.1:{port}/?token={token}" + ("" if workspace is None else f"&desk={workspace}")
+    print(f"The studio is at {address}\nPress Ctrl+C to stop it; all work is saved.", flush=True)
     if opened:
         import webbrowser
 
@@ -109,22 +109,22 @@ def serve(
 
 
 def warm() -> None:
-    """Load and compile what a person needs first, while they still look for a file.
+    """Load and compile the code of the first pages while the person still looks for a file.
 
-    Processes of their own compile, which takes a minute once; then this one only has to load.
+    Separate processes compile, which takes a minute once; this process then only loads the result.
     """
     from shoal.datasets import make_census
     from shoal.jobs.weights import WeightSession
 
     ahead.compile_ahead("questions", "clusters")
-    CREW.prepare()
+    POOL.prepare()
     ahead.wait("questions")
     census = make_census(300)
     WeightSession(census.frame, census.schema).ask()
 
 
 def data_folder() -> Path:
-    """Where the studio keeps its work by default."""
+    """Return the default folder for the state of the studio."""
     if given := os.environ.get("SHOAL_STUDIO_DATA"):
         return Path(given)
     if sys.platform == "win32":
@@ -135,7 +135,7 @@ def data_folder() -> Path:
 
 
 def _listen(port: int) -> socket.socket:
-    """A socket that only this machine can reach; who comes before the pages are ready, waits for them."""
+    """Open a socket that only this machine can reach; early requests wait until the pages are ready."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -20,8 +20,8 @@ from shoal.jobs.release import anonymize
 from shoal.models.targets import features, read_target
 from shoal.reports.report import dump_json
 from shoal.studio.estimators import find_estimator
+from shoal.studio.runs import SCHEMA, TABLE
 from shoal.studio.settings import Settings
-from shoal.studio.shaping import SCHEMA, TABLE
 
 PAGE, NUMBERS, SIDE_BY_SIDE = "audit.html", "audit.json", "audits.html"
 MOST_ROWS = 40_000

@@ -1,4 +1,4 @@
-"""What a person takes along: files, and the command and the lines of Python that do the same without the mouse."""
+"""Files to export, and the command and the Python script that make the same release."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from shoal.errors import ShoalError
 from shoal.privacy.models import PrivacyModel
 from shoal.reports.report import report
 from shoal.studio import audits
-from shoal.studio.desk import Workspace
+from shoal.studio.runs import SEED
 from shoal.studio.settings import option_of
-from shoal.studio.shaping import SEED
+from shoal.studio.workspace import NO_TABLE, Workspace
 
 
-def write(desk: Workspace, what: str) -> tuple[bytes, str]:
-    """The content of an export and its media type, by the name of the file."""
+def write(workspace: Workspace, what: str) -> tuple[bytes, str]:
+    """Return the content and the media type of an exported file."""
     if what not in FILES:
         raise ShoalError(f"There is no {what!r} to export: choose {', '.join(FILES)}.")
     media, content = FILES[what]
-    return content(desk), media
+    return content(workspace), media
 
 
-def command(desk: Workspace) -> str:
-    """The command that makes the same release."""
-    settings = desk.settings
-    words = ["shoal", "anonymize", source_name(desk), "--schema", "schema.toml", "--method", settings.method]
+def command(workspace: Workspace) -> str:
+    """Return the command that makes the same release."""
+    settings = workspace.settings
+    words = ["shoal", "anonymize", source_name(workspace), "--schema", "schema.toml", "--method", settings.method]
     words += ["--k", str(settings.k)]
     for key, level in settings.levels.items():
         words += [option_of(key).flag, f"{level:g}"]
@@ -40,9 +40,9 @@ def command(desk: Workspace) -> str:
     return shlex.join([*words, "--seed", str(SEED), "--out", "released.csv", "--report", "report.html"])
 
 
-def snippet(desk: Workspace) -> str:
-    """The lines of Python that make the same release."""
-    settings = desk.settings
+def snippet(workspace: Workspace) -> str:
+    """Return the Python script that makes the same release."""
+    settings = workspace.settings
     homes = {type(one).__name__: type(one).__module__ for one in settings.constraints()}
     names = ["Schema", "anonymize", *(name for name in homes if name in shoal.__all__)]
     others = [f"from {home} import {name}" for name, home in homes.items() if name not in shoal.__all__]
@@ -56,8 +56,8 @@ def snippet(desk: Workspace) -> str:
             *others,
             "from shoal.data.files import read_table",
             "",
-            f"frame = read_table({source_name(desk)!r})",
-            'schema = Schema.from_toml("schema.toml")  # with the weights that were set',
+            f"frame = read_table({source_name(workspace)!r})",
+            'schema = Schema.from_toml("schema.toml")  # includes the weights',
             f"release = anonymize(frame, schema, k={settings.k}, method={settings.method!r}{listed}{suppressed}, "
             f"random_state={SEED}{further})",
             'release.to_csv("released.csv")',
@@ -79,67 +79,55 @@ def _call_of(model: PrivacyModel) -> str:
     return f"{type(model).__name__}({', '.join(given)})"
 
 
-def source_name(desk: Workspace) -> str:
-    """The name of the table's file; of the demo the one that it is exported as."""
-    source = desk.source
+def source_name(workspace: Workspace) -> str:
+    """Return the file name of the table; the name of the exported file for the demo."""
+    source = workspace.source
     if source is None:
-        raise ShoalError("No table is open: open a file or the demo first.")
+        raise ShoalError(NO_TABLE)
     return "census.csv" if source["name"] == "census" else str(source["name"])
 
 
-def _released(desk: Workspace) -> bytes:
-    return desk.release().frame.write_csv().encode()
+def _released(workspace: Workspace) -> bytes:
+    return workspace.release().frame.write_csv().encode()
 
 
-def _released_parquet(desk: Workspace) -> bytes:
+def _released_parquet(workspace: Workspace) -> bytes:
     written = io.BytesIO()
-    desk.release().frame.write_parquet(written)
+    workspace.release().frame.write_parquet(written)
     return written.getvalue()
 
 
-def _table(desk: Workspace) -> bytes:
-    return desk.frame.write_csv().encode()
+def _table(workspace: Workspace) -> bytes:
+    return workspace.frame.write_csv().encode()
 
 
-def _schema(desk: Workspace) -> bytes:
-    """The schema with its hierarchies and the weights that are set."""
+def _schema(workspace: Workspace) -> bytes:
+    """Return the schema with its hierarchies and weights as a ZIP archive."""
     written = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
-        desk.settings.weighted(desk.schema).to_toml(Path(folder) / "schema.toml")
+        workspace.settings.weighted(workspace.schema).to_toml(Path(folder) / "schema.toml")
         for path in sorted(Path(folder).iterdir()):
             archive.write(path, path.name)
     return written.getvalue()
 
 
-def _weights(desk: Workspace) -> bytes:
-    weights = {one.name: desk.settings.weights.get(one.name, 1.0) for one in desk.schema.quasi}
+def _weights(workspace: Workspace) -> bytes:
+    weights = {one.name: workspace.settings.weights.get(one.name, 1.0) for one in workspace.schema.quasi}
     return "".join(f'"{name}" = {weight}\n' for name, weight in weights.items()).encode()
 
 
-def _report(desk: Workspace) -> bytes:
+def _report(workspace: Workspace) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
-        title = f"Release of {source_name(desk)}"
-        report(desk.release(), path, raw_risk=desk.raw_risk(), title=title)
+        title = f"Release of {source_name(workspace)}"
+        report(workspace.release(), path, raw_risk=workspace.raw_risk(), title=title)
         return path.read_bytes()
 
 
-def _evidence(desk: Workspace) -> bytes:
-    return _of_audit(desk, audits.PAGE)
-
-
-def _side_by_side(desk: Workspace) -> bytes:
-    return _of_audit(desk, audits.SIDE_BY_SIDE)
-
-
-def _numbers(desk: Workspace) -> bytes:
-    return _of_audit(desk, audits.NUMBERS)
-
-
-def _of_audit(desk: Workspace, name: str) -> bytes:
-    if desk.audit()["status"] != "done":
-        raise ShoalError("There is no evidence yet: start the audit on its page.")
-    return (desk.folder / name).read_bytes()
+def _of_audit(workspace: Workspace, name: str) -> bytes:
+    if workspace.audit()["status"] != "done":
+        raise ShoalError("There is no evidence yet: start an audit on the page Audit.")
+    return (workspace.folder / name).read_bytes()
 
 
 FILES = {
@@ -149,10 +137,10 @@ FILES = {
     "weights.toml": ("application/toml", _weights),
     "report.html": ("text/html", _report),
     "table.csv": ("text/csv", _table),
-    "audit.html": ("text/html", _evidence),
-    "audits.html": ("text/html", _side_by_side),
-    "audit.json": ("application/json", _numbers),
-    "command.txt": ("text/plain", lambda desk: (command(desk) + "\n").encode()),
-    "release.py": ("text/x-python", lambda desk: snippet(desk).encode()),
+    "audit.html": ("text/html", lambda workspace: _of_audit(workspace, audits.PAGE)),
+    "audits.html": ("text/html", lambda workspace: _of_audit(workspace, audits.SIDE_BY_SIDE)),
+    "audit.json": ("application/json", lambda workspace: _of_audit(workspace, audits.NUMBERS)),
+    "command.txt": ("text/plain", lambda workspace: (command(workspace) + "\n").encode()),
+    "release.py": ("text/x-python", lambda workspace: snippet(workspace).encode()),
 }
-"""Exports by the name of the file: media type, and what writes it."""
+"""Exports by file name: media type, and function that returns the content."""

@@ -1,4 +1,4 @@
-"""Who may talk to the studio: only whoever has the token, under its own name, and from no other page."""
+"""Access control of the studio: the token, the host name and the origin of each request."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-TOKEN_COOKIE, DESK_COOKIE = "shoal_token", "shoal_desk"
-DESK_HEADER = "shoal-desk"
-DESK_NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")
+TOKEN_COOKIE, WORKSPACE_COOKIE = "shoal_token", "shoal_desk"
+WORKSPACE_HEADER = "shoal-desk"
+WORKSPACE_NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws: wss:; frame-ancestors 'none'; "
     "base-uri 'none'; form-action 'self'"
 )
-"""Pages load nothing from elsewhere, even if they were asked to."""
+"""Content security policy: pages load nothing from other servers."""
 ADDED = [
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
-"""Headers of every answer."""
+"""Headers of every response."""
 
 
 class AccessGuard:
-    """Stands before all pages, the JSON twin and the web socket.
+    """Middleware in front of all pages, the JSON API and the web socket.
 
-    A request must name this machine as its host (a page elsewhere whose name was made to lead here does not), must not
-    come from another page, and must carry the token: as a cookie, which the printed address sets, or as
-    ``Authorization: Bearer``. Requests that are too large are cut off.
+    A request must name this machine as its host (against DNS rebinding), must not come from another origin, and must
+    carry the token: as a cookie, which the printed address sets, or as ``Authorization: Bearer``. Requests that are
+    too large are rejected.
     """
 
     def __init__(self, app: Any, token: str, port: int, most_bytes: int) -> None:
@@ -41,44 +41,46 @@ class AccessGuard:
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Let a request through, or say why not."""
+        """Pass a request on, or answer it with an error."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         refused = self._refuse(scope, headers)
         if refused is not None:
-            await _answer(scope, send, *refused)
+            await _respond(scope, send, *refused)
             return
         if scope["type"] == "http" and (wanted := self._entrance(scope)) is not None:
             await _redirect(send, wanted, self._cookies(scope, headers))
             return
-        scope["shoal.desk"] = desk_of(headers)
+        scope["shoal.workspace"] = workspace_name(headers)
         limited = _Limited(receive, self._most_bytes if scope["type"] == "http" else None)
         try:
             await self._app(scope, limited, _with_policy(send, limited))
         except TooLarge:
-            await _answer(scope, send, 413, f"The file is larger than {self._most_bytes:,} bytes.")
+            await _respond(scope, send, *self._too_large())
+
+    def _too_large(self) -> tuple[int, str]:
+        return 413, f"The file is larger than {self._most_bytes:,} bytes: choose a smaller one."
 
     def _refuse(self, scope: Any, headers: dict[str, str]) -> tuple[int, str] | None:
         if headers.get("host", "") not in self._hosts:
-            return 421, "The studio answers only under the address that it printed."
+            return 421, "The host name is not the one of the studio: open the address that the studio printed."
         origin = headers.get("origin")
-        if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
-            return 403, "The studio does not answer to other pages."
-        if headers.get("sec-fetch-site") == "cross-site" and scope.get("method") != "GET":
-            return 403, "The studio does not answer to other pages."
+        foreign = origin is not None and origin not in {f"http://{host}" for host in self._hosts}
+        if foreign or (headers.get("sec-fetch-site") == "cross-site" and scope.get("method") != "GET"):
+            return 403, "The request comes from another site: open the address that the studio printed."
         given = headers.get("authorization", "").removeprefix("Bearer ") or _cookie(headers, TOKEN_COOKIE)
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if not any(hmac.compare_digest(one.encode(), self._token.encode()) for one in (given, asked)):
             return 401, "The token is missing: open the address that the studio printed."
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._most_bytes:
-            return 413, f"The file is larger than {self._most_bytes:,} bytes."
+            return self._too_large()
         return None
 
     def _entrance(self, scope: Any) -> str | None:
-        """Where to go from the printed address: the same page without the token, which then stands in no history."""
+        """Return the redirect target of the printed address, without the token, so that no history keeps it."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if "token" not in query or scope["method"] != "GET":
             return None
@@ -87,17 +89,17 @@ class AccessGuard:
 
     def _cookies(self, scope: Any, headers: dict[str, str]) -> list[str]:
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("desk", [""])[0]
-        desk = asked if DESK_NAME.fullmatch(asked) else desk_of(headers) or secrets.token_urlsafe(16)
-        kept = {TOKEN_COOKIE: self._token, DESK_COOKIE: desk}
+        workspace = asked if WORKSPACE_NAME.fullmatch(asked) else workspace_name(headers) or secrets.token_urlsafe(16)
+        kept = {TOKEN_COOKIE: self._token, WORKSPACE_COOKIE: workspace}
         return [f"{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000" for name, value in kept.items()]
 
 
 class TooLarge(Exception):  # noqa: N818
-    """A request has more bytes than are taken."""
+    """A request has more bytes than allowed."""
 
 
 class _Limited:
-    """Counts the bytes of a request as they come: its header may lie, or not say."""
+    """Counts the bytes of a request as they arrive: its header may be wrong or missing."""
 
     def __init__(self, receive: Any, most: int | None) -> None:
         self._receive, self._most = receive, most
@@ -114,10 +116,10 @@ class _Limited:
             raise TooLarge
 
 
-def desk_of(headers: dict[str, str]) -> str | None:
-    """The desk that a request is about, by its header or cookie."""
-    name = headers.get(DESK_HEADER) or _cookie(headers, DESK_COOKIE)
-    return name if DESK_NAME.fullmatch(name) else None
+def workspace_name(headers: dict[str, str]) -> str | None:
+    """Return the workspace that a request names in its header or cookie."""
+    name = headers.get(WORKSPACE_HEADER) or _cookie(headers, WORKSPACE_COOKIE)
+    return name if WORKSPACE_NAME.fullmatch(name) else None
 
 
 def _cookie(headers: dict[str, str], name: str) -> str:
@@ -131,7 +133,7 @@ def _cookie(headers: dict[str, str], name: str) -> str:
 def _with_policy(send: Any, limited: _Limited) -> Any:
     async def sent(message: Any) -> None:
         if message["type"] == "http.response.start":
-            # Who reads a request may take its end for a broken one, and answer to that.
+            # The application may take a request that was cut off for a broken one, and answer to that.
             limited.require_room()
             message["headers"] = [*message.get("headers", []), *ADDED]
         await send(message)
@@ -139,7 +141,7 @@ def _with_policy(send: Any, limited: _Limited) -> Any:
     return sent
 
 
-async def _answer(scope: Any, send: Any, status: int, sentence: str) -> None:
+async def _respond(scope: Any, send: Any, status: int, sentence: str) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": sentence})
         return

@@ -1,11 +1,11 @@
-"""What a person has set: plain values that can be written down, and that know no widget."""
+"""Release settings as plain values that can be saved, and that know no widget."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from shoal.anonymizers import find_method, method_names
+from shoal.anonymizers import find_method
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.models.named import model_names
@@ -18,24 +18,24 @@ LEAST_K, MOST_K = 2, 10_000
 K = Whole(least=LEAST_K, most=MOST_K)
 SUPPRESSION, WEIGHT = Real(least=0, most=1), Real(least=0, most=1000)
 FIXED_GUIDE = 0.7
-"""The guide of accuracy-guided anonymization that is good nearly everywhere: a search takes too long here."""
+"""Guide of accuracy-guided anonymization that works well on most tables: a search would take too long here."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a table is to be released, and which model is trained on it to see what that costs."""
+    """How to release a table, and which model to train on it to measure the cost."""
 
     method: str = "mondrian"
     k: int = 10
     levels: dict[str, float] = field(default_factory=dict)
-    """Levels asked for beside k, by the keys of the privacy models; each is a setting of its own to the outside."""
+    """Requested levels besides k, by the keys of the privacy models; callers see each as a setting."""
     suppression: float = 0.0
     model: str | None = "tree"
     weights: dict[str, float] = field(default_factory=dict)
-    """Of quasi-identifiers that do not weigh 1."""
+    """Weights of quasi-identifiers; those not named weigh 1."""
 
     def changed(self, **changes: Any) -> Settings:
-        """The same with some values changed, all of them checked."""
+        """Return a checked copy with some values changed."""
         known = self.to_dict()
         for name in changes:
             if name not in known:
@@ -46,7 +46,7 @@ class Settings:
         return made
 
     def check(self) -> None:
-        """Refuse values that no release can have."""
+        """Raise an error if a value is not valid."""
         find_method(self.method)
         K.check("k", self.k)
         for key, level in self.levels.items():
@@ -60,21 +60,21 @@ class Settings:
             WEIGHT.check(f"The weight of {name!r}", weight)
 
     def constraints(self) -> list[PrivacyModel]:
-        """Privacy models that are asked for beside k."""
+        """Return the requested privacy models besides k-anonymity."""
         given = [(MODELS[key], {option_of(key).field: level}) for key, level in self.levels.items()]
         return [model.from_options(values, None, self.k) for model, values in given]
 
     def weighted(self, schema: Schema) -> Schema:
-        """The schema with these weights; those of attributes that are no quasi-identifier mean nothing."""
+        """Return the schema with these weights; those of other attributes than quasi-identifiers are ignored."""
         quasi = {attribute.name for attribute in schema.quasi}
         return schema.with_weights(**{name: weight for name, weight in self.weights.items() if name in quasi})
 
     def options(self) -> dict[str, Any]:
-        """Further parameters of the method."""
+        """Return additional parameters of the method."""
         return {"guide": FIXED_GUIDE} if self.method == "accuracy-guided" else {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the settings as a dictionary of plain values."""
         values: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -83,7 +83,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
-        """What :meth:`to_dict` wrote."""
+        """Create settings from the dictionary that :meth:`to_dict` returns."""
         return cls().changed(**values)
 
 
@@ -95,8 +95,3 @@ def offered_levels() -> dict[str, Control]:
 def option_of(key: str) -> Option:
     """Return the option of the command line for the level of a privacy model."""
     return MODELS[key].levels_asked()[0]
-
-
-def methods() -> dict[str, str]:
-    """The methods by name, each with a sentence."""
-    return {name: (find_method(name).__doc__ or "").strip().split("\n")[0] for name in method_names()}

@@ -1,4 +1,4 @@
-"""The pages: each draws the state of a desk, and tells it what a person wants."""
+"""The pages of the studio: each draws the state of a workspace and passes the actions of the person on to it."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from nicegui import ui
 
-from shoal.studio.desk import Workspace
 from shoal.studio.pages import curves, layout
 from shoal.studio.pages.figures import MODELS
+from shoal.studio.workspace import Workspace
 
 PATH = "/audit"
 REFERENCES = {0: "quick: none", 4: "4", 8: "8", 16: "16: most thorough"}

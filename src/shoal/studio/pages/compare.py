@@ -1,4 +1,4 @@
-"""The page Compare: variants side by side, what privacy costs a model, and what Flash had to choose from."""
+"""The page Compare: saved variants, the cost of privacy, and the lattice that Flash searches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 from nicegui import ui
 
-from shoal.studio.desk import Workspace
+from shoal.evaluation.comparison import show_score
 from shoal.studio.pages import layout
 from shoal.studio.pages.frontier import draw_frontier, point_of
 from shoal.studio.pages.lattice_drawing import TAGS, Drawn, draw_lattice
 from shoal.studio.settings import offered_levels
+from shoal.studio.workspace import Workspace
 
 PATH = "/compare"
 TITLES = (
@@ -23,53 +24,52 @@ TITLES = (
 
 def add(studio: Any) -> None:
     """Register the page."""
-    layout.add_page(studio, PATH, lambda desk: ComparePage(desk).draw())
+    layout.add_page(studio, PATH, lambda workspace: ComparePage(workspace).draw())
 
 
 class ComparePage:
-    """Everything that depends on the variants is drawn anew when they change."""
+    """The page of one visitor; the parts that depend on the variants are redrawn when these change."""
 
-    def __init__(self, desk: Workspace) -> None:
-        self.desk = desk
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
         self._across = "k"
 
     def draw(self) -> None:
-        """Draw the whole page."""
+        """Draw the page."""
         with ui.column().classes("gap-0"):
-            layout.heading("Compare variants")
-            ui.label("Keep settings that you like, and see what each gains and costs.").classes("soft")
+            layout.heading("Comparison of variants")
+            ui.label("Save settings as variants, and compare their privacy and their cost.").classes("soft")
         self._variants = ui.column().classes("w-full gap-4")
         self._draw_variants()
-        _draw_lattice_card(self.desk)
+        _draw_lattice_card(self.workspace)
 
     def _draw_variants(self) -> None:
         self._variants.clear()
-        variants = self.desk.variants
+        variants = self.workspace.variants
         with self._variants:
             with ui.card().classes("w-full p-4 gap-3"):
                 layout.heading("Variants", 2)
                 if variants:
                     self._draw_table(variants)
                 else:
-                    ui.label("None is kept yet. Keep the present settings, change them, and keep them again.").props(
-                        "data-testid=no-variants"
-                    )
-                self._draw_keeping()
+                    words = "There are no variants yet. Save the current settings, change them, and save them again."
+                    ui.label(words).props("data-testid=no-variants")
+                self._draw_form()
             if variants:
                 self._draw_frontier(variants)
 
-    def _draw_keeping(self) -> None:
-        settings = self.desk.settings
+    def _draw_form(self) -> None:
+        settings = self.workspace.settings
 
         async def keep() -> None:
-            doing = "Releasing and measuring the present settings"
-            await self._apply(layout.do_shown(doing, self.desk.keep_variant, name.value or ""))
+            doing = "Releasing with the current settings"
+            await self._apply(layout.do_shown(doing, self.workspace.keep_variant, name.value or ""))
 
         with ui.row().classes("items-center gap-2"):
-            name = ui.input("Keep the present settings as", value=f"{settings.method}, k = {settings.k}")
-            layout.mark(name.props("outlined dense maxlength=80").classes("w-72"), "keep-name", "Name of the variant")
-            layout.mark(ui.button("Keep", icon="bookmark_add", on_click=keep).props("no-caps"), "keep-variant")
-            layout.mark(ui.button("Change them").props("no-caps flat href=/shape"), "to-shape")
+            name = ui.input("Save the current settings as", value=f"{settings.method}, k = {settings.k}")
+            layout.mark(name.props("outlined dense maxlength=80").classes("w-72"), "keep-name", "Variant name")
+            layout.mark(ui.button("Save", icon="bookmark_add", on_click=keep).props("no-caps"), "keep-variant")
+            layout.mark(ui.button("Change settings").props("no-caps flat href=/shape"), "to-shape")
 
     async def _apply(self, done: Awaitable[tuple[bool, Any]]) -> bool:
         worked, _ = await done
@@ -78,7 +78,7 @@ class ComparePage:
         return worked
 
     def _draw_table(self, variants: list[dict[str, Any]]) -> None:
-        used = self.desk.settings.to_dict()
+        used = self.workspace.settings.to_dict()
         levels = [f"#{key}" for key in ("k", *offered_levels())]
         with layout.table("Variant", "", "Method", *levels, *TITLES, label="Variants side by side") as body:
             body.props["data-testid"] = "variants"
@@ -91,8 +91,8 @@ class ComparePage:
             with layout.cell("font-bold"):
                 ui.label(name)
                 if variant["outdated"]:
-                    badge = ui.badge("other columns").props("color=warning")
-                    badge.tooltip("Roles, kinds or hierarchies have changed since it was kept")
+                    badge = ui.badge("earlier schema").props("color=warning")
+                    badge.tooltip("Roles, kinds or hierarchies have changed since the variant was saved")
                 elif used:
                     ui.badge("in use").props("color=primary")
             with layout.cell("whitespace-nowrap"):
@@ -112,30 +112,30 @@ class ComparePage:
 
     def _draw_buttons(self, name: str) -> None:
         async def use() -> None:
-            if await self._apply(layout.do(self.desk.use_variant, name)):
+            if await self._apply(layout.do(self.workspace.use_variant, name)):
                 with self._variants:
-                    ui.notify(f"The settings of {name!r} are in use.")
+                    ui.notify(f"The settings of {name!r} are now in use.")
 
         async def drop() -> None:
-            await self._apply(layout.do(self.desk.drop_variant, name))
+            await self._apply(layout.do(self.workspace.drop_variant, name))
 
         button = ui.button("Use", on_click=use).props("flat dense no-caps")
         layout.mark(button, f"use-{name}", f"Use the settings of {name}")
         button = ui.button(icon="delete", on_click=drop).props("flat dense round color=negative")
-        layout.mark(button, f"drop-{name}", f"Drop {name}").tooltip("Drop")
+        layout.mark(button, f"drop-{name}", f"Delete {name}").tooltip("Delete")
 
-    # What privacy costs
+    # Cost of privacy
 
     def _draw_frontier(self, variants: list[dict[str, Any]]) -> None:
         points = [point_of(variant) for variant in variants]
         scored = any(point.score is not None for point in points)
         with ui.card().classes("w-full p-4 gap-2"):
             with ui.row().classes("w-full items-center justify-between"):
-                layout.heading("What privacy costs", 2)
+                layout.heading("Cost of privacy", 2)
                 across = ui.toggle({"k": "by k", "risk": "by average risk"}, value=self._across).props(
                     'no-caps padding="xs md"'
                 )
-                layout.mark(across, "frontier-across", "What the plot shows from left to right")
+                layout.mark(across, "frontier-across", "Horizontal axis of the plot")
             ui.label(_explain(scored)).classes("soft text-sm")
             chart = ui.echart(draw_frontier(points, self._across), renderer="svg").classes("shoal-chart w-full h-96")
             layout.mark(chart, "frontier", "Score, privacy and loss of all variants").props("role=img")
@@ -178,52 +178,47 @@ def _draw_score(utility: dict[str, Any] | None) -> None:
             label.tooltip(utility["error"])
         return
     before, after = utility["before"], utility["after"]
-    ui.label(f"{_score(utility, before['value'])} → {_score(utility, after['value'])}")
-    interval = f"{_score(utility, after['low'])} to {_score(utility, after['high'])}"
-    ui.label(f"{utility['model']}, {utility['score']}, {interval}").classes("soft text-xs")
-
-
-def _score(utility: dict[str, Any], value: float) -> str:
-    return f"{100 * value:.1f} %" if utility["score"] == "accuracy" else f"{value:.3f}"
+    score = utility["score"]
+    ui.label(f"{show_score(score, before['value'])} → {show_score(score, after['value'])}")
+    interval = show_score(score, after["low"], after["high"])
+    ui.label(f"{utility['model']}, {score}, {interval}").classes("soft text-xs")
 
 
 def _explain(scored: bool) -> str:
     if not scored:
-        return (
-            "No variant has a score, as no model was trained: the plot shows how much is lost instead. Lower is better."
-        )
+        return "No variant has a score because no model was trained: the plot shows the loss instead. Lower is better."
     return (
-        "Higher is better for the model. The redder a point, the more is lost; thin lines are 95 % intervals, and the "
-        "dashed line joins variants that no other beats in both directions."
+        "A higher score is better, and red points have a high loss. Vertical lines are 95 % confidence intervals; the "
+        "dashed line connects the Pareto-optimal variants."
     )
 
 
-def _draw_lattice_card(desk: Workspace) -> None:
+def _draw_lattice_card(workspace: Workspace) -> None:
     async def search() -> None:
-        worked, drawn = await layout.do_shown("Searching the lattice", _search, desk)
+        worked, drawn = await layout.do_shown("Searching the lattice", _search, workspace)
         if worked:
             place.clear()
             with place:
                 _show_lattice(drawn)
 
     with ui.card().classes("w-full p-4 gap-2"):
-        layout.heading("What Flash can choose from", 2)
+        layout.heading("Generalisation lattice of Flash", 2)
         ui.label(
-            "Flash generalises each quasi-identifier to one level of its hierarchy. Each node is a choice of levels, "
-            "with raw values at the bottom and everything suppressed at the top. To search it may take some seconds."
+            "Flash generalises each quasi-identifier to one level of its hierarchy. Each node is a combination of "
+            "levels, from raw values at the bottom to full suppression at the top. The search may take some seconds."
         ).classes("soft text-sm max-w-4xl")
         button = ui.button("Draw the lattice", icon="schema", on_click=search).props("no-caps outline")
         layout.mark(button, "draw-lattice")
         place = ui.column().classes("w-full gap-2")
 
 
-def _search(desk: Workspace) -> Drawn:
-    return draw_lattice(desk.lattice(), [attribute.name for attribute in desk.schema.quasi])
+def _search(workspace: Workspace) -> Drawn:
+    return draw_lattice(workspace.lattice(), [attribute.name for attribute in workspace.schema.quasi])
 
 
 def _show_lattice(drawn: Drawn) -> None:
     levels = ", ".join(f"{name} {level} of {top}" for name, (level, top) in drawn.chosen.items())
-    ui.label(f"Chosen levels: {levels}.").props("data-testid=lattice-chosen")
+    ui.label(f"Selected levels: {levels}.").props("data-testid=lattice-chosen")
     with ui.row().classes("gap-x-4 gap-y-1 text-sm"):
         for tag, n in drawn.tags.items():
             if n:
@@ -232,6 +227,6 @@ def _show_lattice(drawn: Drawn) -> None:
                     ui.element("span").style(f"width:.8rem; height:.8rem; border-radius:50%; background:{colour}")
                     ui.label(f"{meaning} ({n:,})")
     if drawn.nodes > drawn.shown:
-        told = f"{drawn.shown:,} of {drawn.nodes:,} nodes are drawn, those first that were looked at."
-        ui.label(told).classes("soft text-sm")
+        words = f"{drawn.shown:,} of {drawn.nodes:,} nodes are drawn; checked nodes have priority."
+        ui.label(words).classes("soft text-sm")
     layout.mark(ui.html(drawn.svg, sanitize=False).classes("shoal-picture w-full"), "lattice")

@@ -1,4 +1,4 @@
-"""The controls of the page Shape: how to release, and what each attribute weighs."""
+"""Controls of the page Shape: the release settings, and the attribute weights."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 
 from nicegui import ui
 
+from shoal.anonymizers import describe_methods, method_names
 from shoal.models.named import model_names
 from shoal.privacy.base import Control
 from shoal.studio.estimators import ENDINGS
 from shoal.studio.pages import layout
 from shoal.studio.pages.figures import MODELS
-from shoal.studio.settings import LEAST_K, MOST_K, Settings, methods, offered_levels
+from shoal.studio.settings import LEAST_K, MOST_K, Settings, offered_levels
 
 MOST_BY_SLIDER = 100
 MOST_WEIGHT = 5.0
@@ -24,7 +25,7 @@ MODEL_FILES = ",".join(ENDINGS)
 STYLE = """
 .shoal-weights { display: grid; gap: .1rem .75rem; align-items: center; width: 100%;
   grid-template-columns: minmax(5rem, 8.5rem) minmax(6rem, 1fr) 2.2rem minmax(3rem, 6rem) 3.4rem; }
-/* Weights are as they are set; only what was lost can be of earlier settings. */
+/* Weights are always current; only the loss can belong to earlier settings. */
 .shoal-weights.shoal-older { opacity: 1; filter: none; }
 .shoal-weights.shoal-older .shoal-lost { opacity: .45; }
 .shoal-number { font-size: .8rem; font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap; }
@@ -33,13 +34,13 @@ Change = Callable[..., Awaitable[None]]
 
 
 class Controls:
-    """Method, privacy models, suppression, and the model that is trained."""
+    """Controls of the method, the privacy models, the suppression, and the model to train."""
 
     def __init__(self, settings: Settings, change: Change, bring: Callable[[Path, str], Awaitable[None]]) -> None:
         self._change = change
         self._bring = bring
         with ui.card().classes("w-full gap-3"):
-            layout.heading("How to release", 2)
+            layout.heading("Release settings", 2)
             self._choose_method()
             self._choose_k()
             self._choose_further()
@@ -47,9 +48,9 @@ class Controls:
         self.follow(settings)
 
     def follow(self, settings: Settings) -> None:
-        """Show what is set, also where somebody else did."""
+        """Show the current settings, which other controls may have changed."""
         self._set_to = settings.to_dict()
-        self._method.value, self._told.text = settings.method, methods()[settings.method]
+        self._method.value, self._description.text = settings.method, describe_methods()[settings.method]
         self._k.value, self._k_slider.value = settings.k, _by_slider(settings.k)
         for key, level in self._levels.items():
             level.value = settings.levels.get(key)
@@ -59,9 +60,9 @@ class Controls:
         self._model.value = settings.model or NO_MODEL
 
     async def _set(self, name: str, value: Any) -> None:
-        """Ask for another value; widgets also report what :meth:`follow` shows, which is no news."""
+        """Change a setting; ignore the events that :meth:`follow` causes."""
         if value != self._set_to[name]:
-            # The desk checks the value when it is told.
+            # The workspace checks the value later.
             self._set_to[name] = value
             if name == "k":
                 self._k_slider.value = _by_slider(value)
@@ -69,12 +70,12 @@ class Controls:
 
     def _choose_method(self) -> None:
         async def choose(event: Any) -> None:
-            self._told.text = methods()[event.value]
+            self._description.text = describe_methods()[event.value]
             await self._set("method", event.value)
 
-        self._method = layout.mark(ui.select(list(methods()), label="Method", on_change=choose), "method")
+        self._method = layout.mark(ui.select(method_names(), label="Method", on_change=choose), "method")
         self._method.classes("w-full").props("dense outlined options-dense")
-        self._told = layout.mark(ui.label("").classes("soft shoal-small -mt-2"), "method-told")
+        self._description = layout.mark(ui.label("").classes("soft shoal-small -mt-2"), "method-told")
 
     def _choose_k(self) -> None:
         async def slide(event: Any) -> None:
@@ -85,7 +86,7 @@ class Controls:
             if event.value is not None:
                 await self._set("k", _whole(event.value))
 
-        ui.label("Every row is like at least k − 1 others.").classes("shoal-small soft -mb-2")
+        ui.label("Each row shares its group with at least k − 1 others.").classes("shoal-small soft -mb-2")
         with ui.row().classes("w-full no-wrap items-center gap-4"):
             self._k_slider = ui.slider(min=LEAST_K, max=MOST_BY_SLIDER, step=1, on_change=slide).classes("grow")
             layout.mark(self._k_slider, "k-slider", "k, by slider")
@@ -98,7 +99,7 @@ class Controls:
                 await self._set("suppression", round(event.value / 100, 6))
 
         self._levels = {key: self._choose_level(key, control) for key, control in offered_levels().items()}
-        self._suppression = ui.number("Rows that may be left out", min=0, max=100, step=1, on_change=set_suppression)
+        self._suppression = ui.number("Rows that may be suppressed", min=0, max=100, step=1, on_change=set_suppression)
         layout.mark(self._suppression.props("suffix=%"), "suppression")
         for one in (*self._levels.values(), self._suppression):
             one.props("dense outlined stack-label").classes("w-full")
@@ -110,7 +111,7 @@ class Controls:
 
         low, high, step = control.low, control.high, control.step
         level = ui.number(control.label, min=low, max=high, step=step, on_change=write)
-        layout.mark(level.props("clearable placeholder='not asked for'"), key)
+        layout.mark(level.props("clearable placeholder='not requested'"), key)
         return level
 
     def _choose_model(self) -> None:
@@ -120,11 +121,11 @@ class Controls:
         names = {NO_MODEL: "none"} | {name: MODELS.get(name, name) for name in model_names()}
         self._model = ui.select(names, label="Model trained before and after", on_change=choose)
         layout.mark(self._model.classes("w-full").props("dense outlined options-dense"), "model")
-        with ui.expansion("Bring a model of your own").classes("w-full soft shoal-small"):
-            self._upload = layout.drop_zone(self._take, MODEL_FILES, "model-file", "A model's file")
+        with ui.expansion("Upload a model").classes("w-full soft shoal-small"):
+            self._upload = layout.drop_zone(self._take, MODEL_FILES, "model-file", "Model file")
 
     async def _take(self, event: Any) -> None:
-        """Train a model like the one in a file from now on; those that run code need a studio that trusts them."""
+        """Train the model of an uploaded file from now on; pickles require a studio started with ``--trust``."""
         name = Path(event.file.name).name
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / ("model" + Path(name).suffix.lower())
@@ -134,7 +135,7 @@ class Controls:
 
 
 class WeightSliders:
-    """A slider for each quasi-identifier, and beside it what the release lost of it."""
+    """Slider for the weight of each quasi-identifier, next to its loss in the release."""
 
     def __init__(self, names: list[str], change: Change) -> None:
         self._change = change
@@ -143,10 +144,10 @@ class WeightSliders:
         self._lost: dict[str, tuple[ui.element, ui.label]] = {}
         with ui.card().classes("w-full gap-2"):
             with ui.row().classes("w-full items-center justify-between no-wrap"):
-                layout.heading("What each attribute weighs", 2)
-                reset = ui.button("All to 1", icon="restart_alt", on_click=self._reset)
+                layout.heading("Attribute weights", 2)
+                reset = ui.button("Set all to 1", icon="restart_alt", on_click=self._reset)
                 layout.mark(reset.props("flat dense no-caps"), "reset-weights")
-            words = "The heavier an attribute, the more of its detail is kept, at the cost of the others."
+            words = "A higher weight keeps more detail of an attribute, at the cost of the others."
             ui.label(words).classes("soft shoal-small")
             with ui.element("div").classes("shoal-weights") as self.box:
                 self._head()
@@ -154,7 +155,7 @@ class WeightSliders:
                     self._line(name)
 
     def follow(self, weights: Mapping[str, float]) -> None:
-        """Show what is set, also where a duel did."""
+        """Show the current weights, which decisions may have changed."""
         self._weights = dict(weights)
         for name, slider in self._sliders.items():
             weight = self._weights.get(name, 1.0)
@@ -165,14 +166,14 @@ class WeightSliders:
             slider.value = weight
 
     def show_loss(self, lost: Mapping[str, float]) -> None:
-        """Show what a release lost of each attribute."""
-        for name, (bar, told) in self._lost.items():
+        """Show the information loss of each attribute."""
+        for name, (bar, label) in self._lost.items():
             share = lost.get(name, 0.0)
             bar.style(f"width: {100 * share:.1f}%")
-            told.text = layout.percent(share)
+            label.text = layout.percent(share)
 
     def _head(self) -> None:
-        for text in ("attribute", "weight", "", "detail lost", ""):
+        for text in ("attribute", "weight", "", "loss (NCP)", ""):
             ui.label(text).classes("soft shoal-small")
 
     def _line(self, name: str) -> None:
@@ -189,8 +190,7 @@ class WeightSliders:
         self._sliders[name] = slider
         with ui.element("div").classes("shoal-track shoal-lost"):
             bar = ui.element("div").classes("shoal-fill").style("width: 0%")
-        told = layout.mark(ui.label("").classes("shoal-number shoal-lost"), f"loss-{name}")
-        self._lost[name] = bar, told
+        self._lost[name] = bar, layout.mark(ui.label("").classes("shoal-number shoal-lost"), f"loss-{name}")
 
     async def _reset(self) -> None:
         self._weights = {}
@@ -200,10 +200,10 @@ class WeightSliders:
 
 
 def _by_slider(k: float) -> int:
-    """Where the slider stands that cannot show every k."""
+    """Return the position of the slider, whose range is smaller than that of k."""
     return int(min(max(k, LEAST_K), MOST_BY_SLIDER))
 
 
 def _whole(number: float) -> int | float:
-    """A whole number as one; others are left for the settings to refuse."""
+    """Convert a whole number to int; the settings refuse other numbers."""
     return int(number) if float(number).is_integer() else number

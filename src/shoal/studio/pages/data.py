@@ -1,4 +1,4 @@
-"""The page Data: open a table, say what its columns are, and see how exposed people are before anything is done."""
+"""The page Data: open a table, set the roles of its columns, and see the risk of re-identification."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nicegui import ui
 
 from shoal.data.schema import KINDS
 from shoal.privacy.risk import Risk
-from shoal.studio.desk import MOST_CENSUS, ColumnView, Workspace
 from shoal.studio.pages import layout
 from shoal.studio.pages.hierarchy_editor import edit_hierarchy
+from shoal.studio.workspace import MOST_CENSUS, ColumnView, Workspace
 
 PATH = "/"
 OPEN_ANOTHER = "/?open=another"
@@ -27,30 +27,30 @@ ROLES = {
     "other": "other",
 }
 MEANINGS = {
-    "identifier": "Names a person by itself, such as a number of insurance. It is left out of the release.",
-    "quasi": "Others may know it too, such as age or postal code. It is generalised, so that people look alike.",
-    "sensitive": "What nobody should learn about a person, such as an illness. It is released; l and t protect it.",
-    "target": "What a model is to predict. It is released as it is, and scores are about it.",
-    "other": "Neither known to others nor secret. It is released as it is.",
+    "identifier": "Identifies a person directly, such as an insurance number. It is removed from the release.",
+    "quasi": "May be known to an adversary, such as age or postal code. It is generalised within each group.",
+    "sensitive": "Must not be learned about a person, such as a diagnosis. It is released; l and t protect it.",
+    "target": "The column that a model predicts. It is released unchanged.",
+    "other": "Neither known to an adversary nor sensitive. It is released unchanged.",
 }
-WITHOUT_HIERARCHY = {"numeric": "none: ranges", "ordinal": "none: ranges in order", "nominal": "none: sets of values"}
+WITHOUT_HIERARCHY = {"numeric": "none: ranges", "ordinal": "none: ordered ranges", "nominal": "none: sets of values"}
 GENERALISED = ("quasi", "sensitive")
 COLUMNS_AT_ONCE = 50
-"""Rows of the table of columns that are drawn at once: each has some ten elements."""
+"""Number of table rows that are drawn at once: each has some ten elements."""
 
 
 def add(studio: Any) -> None:
     """Register the page."""
 
-    async def draw(desk: Workspace, request: Request) -> None:
-        if desk.source is None:
+    async def draw(workspace: Workspace, request: Request) -> None:
+        if workspace.source is None:
             _draw_welcome()
         elif "open" in request.query_params:
-            _draw_farewell(desk.source["name"])
+            _draw_replacement(workspace.source["name"])
         else:
-            TablePage(desk).draw()
+            TablePage(workspace).draw()
             return
-        _draw_doors(desk, studio.workspace)
+        _draw_sources(workspace, studio.root)
 
     layout.add_free_page(studio, PATH, draw)
 
@@ -59,34 +59,34 @@ def add(studio: Any) -> None:
 
 
 def _draw_welcome() -> None:
-    layout.heading("Start with a table of people")
+    layout.heading("Open a table")
     ui.label(
-        "Open a CSV or Parquet file in which each row is a person, or the demo, which is about nobody. "
-        "Then say what its columns are, and shape a release in which at least k people always look alike."
+        "Open a CSV or Parquet file in which each row is a person, or the demo with fictional people. Then set the "
+        "roles of its columns, and shape a release in which each person shares a group with at least k − 1 others."
     ).classes("soft max-w-3xl").props("data-testid=empty-state")
 
 
-def _draw_farewell(name: str) -> None:
+def _draw_replacement(name: str) -> None:
     layout.heading("Open another table")
     with ui.row().classes("items-center gap-4"):
         ui.label(
-            f"It takes the place of {name!r}, whose variants and audit are then gone: export first what you need."
+            f"It replaces {name!r} and deletes its variants and audit: export the files that you need first."
         ).classes("soft")
         layout.mark(ui.button("Keep this one", icon="arrow_back").props(f"outline no-caps href={PATH}"), "keep-table")
 
 
-def _draw_doors(desk: Workspace, workspace: Path) -> None:
-    """The three ways to open a table."""
+def _draw_sources(workspace: Workspace, root: Path) -> None:
+    """Draw the three sources of a table."""
     with ui.element("div").classes("grid grid-cols-1 md:grid-cols-3 gap-4 w-full items-stretch"):
-        with _door("Your file", "It stays on this machine."):
-            _draw_upload(desk)
-        with _door("A file of the folder", f"Of {workspace}, for which the studio was started."):
-            _draw_files(desk)
-        with _door("The demo", "A synthetic census: people who are nobody, with all hierarchies."):
-            _draw_census(desk)
+        with _source("Your file", "It stays on this machine."):
+            _draw_upload(workspace)
+        with _source("File in the folder", f"The studio was started with the folder {root}."):
+            _draw_files(workspace)
+        with _source("Demo", "A synthetic census of fictional people, with all hierarchies."):
+            _draw_census(workspace)
 
 
-def _door(title: str, sentence: str) -> ui.card:
+def _source(title: str, sentence: str) -> ui.card:
     card = ui.card().classes("p-4 gap-3 h-full")
     with card:
         layout.heading(title, 2)
@@ -94,35 +94,35 @@ def _door(title: str, sentence: str) -> ui.card:
     return card
 
 
-def _draw_upload(desk: Workspace) -> None:
+def _draw_upload(workspace: Workspace) -> None:
     async def take(event: Any) -> None:
         name = Path(event.file.name).name
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / ("upload" + Path(name).suffix.lower())
             await event.file.save(path)
-            await _open(f"Opening {name}", desk.open_file, path, name)
+            await _open(f"Opening {name}", workspace.open_file, path, name)
         upload.reset()
 
-    upload = layout.drop_zone(take, ".csv,.tsv,.txt,.parquet,.pq", "upload", "A CSV or Parquet file")
+    upload = layout.drop_zone(take, ".csv,.tsv,.txt,.parquet,.pq", "upload", "CSV or Parquet file")
 
 
-def _draw_files(desk: Workspace) -> None:
-    names = desk.files()
+def _draw_files(workspace: Workspace) -> None:
+    names = workspace.files()
     if not names:
-        ui.label("There is no CSV or Parquet file in it.").props("data-testid=no-files")
+        ui.label("The folder contains no CSV or Parquet file.").props("data-testid=no-files")
         return
     chosen = ui.select(names, value=names[0], label="File", with_input=len(names) > 10).classes("w-full")
-    layout.mark(chosen.props("outlined dense"), "file", "File of the folder")
-    button = ui.button("Open", on_click=lambda: _open(f"Opening {chosen.value}", desk.open_path, chosen.value))
-    layout.mark(button.props("no-caps outline"), "open-file", "Open the file of the folder")
+    layout.mark(chosen.props("outlined dense"), "file", "File in the folder")
+    button = ui.button("Open", on_click=lambda: _open(f"Opening {chosen.value}", workspace.open_path, chosen.value))
+    layout.mark(button.props("no-caps outline"), "open-file", "Open the file in the folder")
 
 
-def _draw_census(desk: Workspace) -> None:
+def _draw_census(workspace: Workspace) -> None:
     rows = ui.number("People", value=30_000, min=100, max=MOST_CENSUS, step=1000, precision=0).classes("w-full")
-    layout.mark(rows.props("outlined dense"), "census-rows", "How many people the demo has")
+    layout.mark(rows.props("outlined dense"), "census-rows", "Number of people in the demo")
 
     async def open_census() -> None:
-        await _open("Making the demo", desk.open_census, int(rows.value or 0))
+        await _open("Generating the demo", workspace.open_census, int(rows.value or 0))
 
     layout.mark(ui.button("Open the demo", on_click=open_census).props("no-caps"), "open-census")
 
@@ -137,18 +137,18 @@ async def _open(doing: str, function: Callable[..., Any], *arguments: Any) -> No
 
 
 class TablePage:
-    """What the columns are, and what that means for people's risk."""
+    """The columns of the open table, and the risk that follows from their roles."""
 
-    def __init__(self, desk: Workspace) -> None:
-        self.desk = desk
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
         self._risk_asked = 0
 
     def draw(self) -> None:
-        """Draw what is known at once; the rest follows when it was counted."""
-        source = self.desk.source or {}
+        """Draw the page; counts are filled in when they are ready."""
+        source = self.workspace.source or {}
         with ui.row().classes("w-full items-center justify-between gap-2"):
             with ui.column().classes("gap-0"):
-                layout.heading(f"What is in {source['name']}")
+                layout.heading(f"Table {source['name']}")
                 ui.label(f"{source['rows']:,} rows, {source['columns']:,} columns").classes("soft")
             with ui.row().classes("items-center gap-2"):
                 another = ui.button("Open another table").props(f"outline no-caps href={OPEN_ANOTHER}")
@@ -167,19 +167,17 @@ class TablePage:
         ui.timer(0, self._fill, once=True)
 
     def _draw_continue(self, testid: str) -> None:
-        layout.mark(
-            ui.button("Continue: shape the release").props("icon-right=arrow_forward no-caps href=/shape"), testid
-        )
+        layout.mark(ui.button("Continue to the release").props("icon-right=arrow_forward no-caps href=/shape"), testid)
 
     def _draw_meanings(self) -> None:
-        with ui.expansion("What the roles mean", icon="help_outline").props("dense").classes("w-full"):
+        with ui.expansion("Meaning of the roles", icon="help_outline").props("dense").classes("w-full"):
             for role, meaning in MEANINGS.items():
                 with ui.row().classes("gap-2 no-wrap text-sm py-1"):
                     ui.label(ROLES[role]).classes("font-bold w-32 shrink-0")
                     ui.label(meaning)
 
     async def _fill(self) -> None:
-        worked, columns = await layout.do(self.desk.columns)
+        worked, columns = await layout.do(self.workspace.columns)
         self.place.clear()
         if worked:
             with self.place:
@@ -198,16 +196,16 @@ class TablePage:
                     ColumnRow(self, column).draw()
             del left[:COLUMNS_AT_ONCE]
             more.set_visibility(bool(left))
-            more.set_text(f"Show more of the {len(left):,} columns that are left")
+            more.set_text(f"Show more ({len(left):,} columns left)")
 
         more = layout.mark(ui.button(on_click=draw_more).props("flat no-caps"), "more-columns")
         draw_more()
 
     async def show_risk(self) -> None:
-        """Count how exposed people are with the columns as they are now; only the newest count is shown."""
+        """Measure the risk with the current roles; only the newest result is shown."""
         self._risk_asked += 1
         asked = self._risk_asked
-        schema = self.desk.schema
+        schema = self.workspace.schema
         self._show_hints(bool(schema.quasi), bool(schema.target))
         self._risks.clear()
         if not schema.quasi:
@@ -215,7 +213,7 @@ class TablePage:
         with self._risks:
             for _ in range(4):
                 ui.skeleton().classes("h-28")
-        worked, risk = await layout.do(self.desk.raw_risk)
+        worked, risk = await layout.do(self.workspace.raw_risk)
         if asked == self._risk_asked:
             self._risks.clear()
             if worked:
@@ -226,9 +224,11 @@ class TablePage:
         self._hints.clear()
         with self._hints:
             if not quasi:
-                _hint("No column is a quasi-identifier: give that role to what others may know about people.")
+                _hint("No column is a quasi-identifier: set this role for columns that an adversary may know.")
             if not target:
-                _hint("No column is the target: give that role to what a model predicts, to see what a release costs.")
+                _hint(
+                    "No column is the target: set this role for the column that a model predicts to measure the cost."
+                )
 
 
 def _hint(sentence: str) -> None:
@@ -240,11 +240,12 @@ def _hint(sentence: str) -> None:
 def _draw_risk(risk: Risk) -> None:
     threshold = layout.percent(risk.threshold).replace(".0 ", " ").replace(" ", "\u00a0")
     exposed = risk.prosecutor > risk.threshold
-    _figure("Highest risk (prosecutor)", risk.prosecutor, exposed, "of being recognised, for who stands out most.")
-    matched = "of all people are named rightly by who matches every row."
-    _figure("Average risk (marketer)", risk.marketer, risk.marketer > risk.threshold, matched)
-    _figure("Unique", risk.unique, risk.unique > 0, "of all people share their quasi-identifiers with nobody.")
-    _figure("Above the threshold", risk.above, risk.above > 0, f"of all people have a risk of more than {threshold}.")
+    prosecutor = "Highest chance of re-identifying a person in the table."
+    _figure("Highest risk (prosecutor)", risk.prosecutor, exposed, prosecutor)
+    marketer = "Expected share of people re-identified by matching all rows."
+    _figure("Average risk (marketer)", risk.marketer, risk.marketer > risk.threshold, marketer)
+    _figure("Unique", risk.unique, risk.unique > 0, "Share of people with a unique combination of quasi-identifiers.")
+    _figure("Above the threshold", risk.above, risk.above > 0, f"Share of people with a risk above {threshold}.")
 
 
 def _figure(title: str, share: float, bad: bool, sentence: str) -> None:
@@ -255,13 +256,13 @@ def _figure(title: str, share: float, bad: bool, sentence: str) -> None:
 
 
 class ColumnRow:
-    """One column: its role and kind to choose, and what depends on them."""
+    """Table row of one column: its role, its kind, and the cells that depend on them."""
 
     def __init__(self, page: TablePage, column: ColumnView) -> None:
         self._page, self._column = page, column
 
     def draw(self) -> None:
-        """Draw the row; cells that change later are filled by :meth:`_show`."""
+        """Draw the row; :meth:`_show` fills the cells that change later."""
         column = self._column
         with ui.element("tr"):
             with layout.cell("font-bold break-words max-w-40"):
@@ -290,16 +291,16 @@ class ColumnRow:
         return layout.mark(chosen, f"{what}-{self._column.name}")
 
     async def _change(self, what: str, value: str) -> None:
-        desk, name = self._page.desk, self._column.name
-        if value == getattr(desk.schema[name], what):
+        workspace, name = self._page.workspace, self._column.name
+        if value == getattr(workspace.schema[name], what):
             return
-        await layout.do(desk.set_attribute, name, **{what: value})
+        await layout.do(workspace.set_attribute, name, **{what: value})
         await self._follow()
 
     async def _follow(self) -> None:
-        """Show the column as the desk has it now: also where a change was refused."""
-        desk = self._page.desk
-        worked, columns = await layout.do(desk.columns)
+        """Show the column as the workspace has it, also after a refused change."""
+        workspace = self._page.workspace
+        worked, columns = await layout.do(workspace.columns)
         if worked:
             self._column = next(one for one in columns if one.name == self._column.name)
             self._role.value, self._kind.value = self._column.role, self._column.kind
@@ -311,7 +312,7 @@ class ColumnRow:
         self._distribution.clear()
         with self._distribution:
             button = ui.button(on_click=lambda: _show_distribution(self._column)).props("flat padding=xs")
-            layout.mark(button, f"distribution-{column.name}", f"Distribution of {column.name}, larger")
+            layout.mark(button, f"distribution-{column.name}", f"Enlarge the distribution of {column.name}")
             with button:
                 ui.html(_bars(column.counts), sanitize=False)
         self._hierarchy.clear()
@@ -330,22 +331,22 @@ class ColumnRow:
         button.tooltip("View or change the hierarchy")
 
     async def _edit(self) -> None:
-        # What was pressed is drawn anew after a change: what is told then needs a place that stays.
+        # The pressed button is redrawn after a change: messages need a parent that stays.
         with self._page.place:
-            await edit_hierarchy(self._page.desk, self._column.name, self._follow)
+            await edit_hierarchy(self._page.workspace, self._column.name, self._follow)
 
 
 def _draw_reason(reason: str) -> None:
-    """Why the role was proposed; a native control, which touch and keyboard open alike."""
-    ui.html(f"<details><summary>why?</summary>{html.escape(reason)}</details>", sanitize=False).classes(
+    """Draw the reason for the proposed role as a native control, which touch and keyboard can open."""
+    ui.html(f"<details><summary>Why?</summary>{html.escape(reason)}</details>", sanitize=False).classes(
         "text-xs soft max-w-xs"
     )
 
 
 def _bars(counts: list[int], width: int = 90, height: int = 28) -> str:
-    """A distribution in little."""
+    """Return a small chart of a distribution."""
     top, step = max(counts, default=0) or 1, width / max(len(counts), 1)
-    # Whatever occurs is seen: a bar has a pixel at least.
+    # Every value that occurs is visible: a bar is at least one pixel high.
     heights = [max(1.0, height * count / top) if count else 0.0 for count in counts]
     drawn = "".join(
         f'<rect x="{i * step:.1f}" y="{height - tall:.1f}" width="{max(step - 1, 0.5):.1f}" height="{tall:.1f}"/>'
@@ -355,15 +356,15 @@ def _bars(counts: list[int], width: int = 90, height: int = 28) -> str:
 
 
 def _show_distribution(column: ColumnView) -> None:
-    """A distribution with what the bars stand for, and how many rows each is."""
-    labels, told = _labelled(column)
+    """Show a distribution with the labels and counts of its bars."""
+    labels, summary = _labelled(column)
     rows, top = sum(column.counts) or 1, max(column.counts, default=0) or 1
     with ui.dialog(value=True) as dialog, ui.card().classes("w-full max-w-2xl p-4 gap-2"):
         dialog.on("hide", dialog.delete)
         with ui.row().classes("w-full items-center justify-between no-wrap"):
             layout.heading(f"Distribution of {column.name}", 2)
             layout.mark(ui.button(icon="close", on_click=dialog.close).props("flat round dense"), "close", "Close")
-        ui.label(told).classes("soft")
+        ui.label(summary).classes("soft")
         with layout.table("Value", "", "#Rows", "#Share", label=f"Distribution of {column.name}"):
             for label, count in zip(labels, column.counts, strict=True):
                 with ui.element("tr"):
@@ -377,13 +378,13 @@ def _show_distribution(column: ColumnView) -> None:
 
 
 def _labelled(column: ColumnView) -> tuple[list[str], str]:
-    """What each bar stands for, and what is shown."""
+    """Return the labels of the bars, and a sentence that summarises them."""
     shown = len(column.labels)
-    missing = f"; {column.missing:,} rows have none" if column.missing else ""
+    missing = f"; {column.missing:,} rows have no value" if column.missing else ""
     if column.values <= shown:
         return column.labels, f"{column.values:,} values{missing}."
     if column.kind != "numeric":
         return column.labels, f"The {shown} most frequent of {column.values:,} values{missing}."
-    edges = [*column.labels[1:], "the end"]
+    edges = [*column.labels[1:], "maximum"]
     ranges = [f"{low} to {high}" for low, high in zip(column.labels, edges, strict=True)]
-    return ranges, f"{column.values:,} different numbers, in {shown} ranges of equal width{missing}."
+    return ranges, f"{column.values:,} distinct numbers in {shown} ranges of equal width{missing}."

@@ -1,4 +1,4 @@
-"""The page Export: what holds, the files to take along, and how to do the same without the mouse."""
+"""The page Export: the guarantee of the release, the files to export, and the equivalent command and script."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from shoal.jobs.release import Release
 from shoal.privacy.models import show_level
 from shoal.reports.report import listed
 from shoal.studio import exports
-from shoal.studio.desk import Workspace
 from shoal.studio.pages import layout
 from shoal.studio.pages.data import OPEN_ANOTHER
+from shoal.studio.workspace import Workspace
 
 PATH = "/export"
 MOST_NAMED = 12
-"""Quasi-identifiers that the sentence on what holds names."""
+"""Number of quasi-identifiers that the guarantee names."""
 
 
 class Offer(NamedTuple):
-    """A file to take along."""
+    """File to export."""
 
     name: str
     title: str
     sentence: str
     released: bool = False
-    """Whether it needs the release."""
+    """True if the file needs the release."""
 
 
 OFFERS = (
-    Offer("released.csv", "Release, CSV", "The rows that may be handed out.", True),
-    Offer("released.parquet", "Release, Parquet", "The same, smaller, with the types of columns.", True),
-    Offer("report.html", "Report", "What holds, what is lost, and the risk that is left, on one page.", True),
+    Offer("released.csv", "Release, CSV", "The released rows.", True),
+    Offer("released.parquet", "Release, Parquet", "The released rows with column types, in a smaller file.", True),
+    Offer("report.html", "Report", "Guarantee, information loss and remaining risk on one page.", True),
     Offer("schema.zip", "Schema", "Roles, kinds, hierarchies and weights, for the command below."),
-    Offer("weights.toml", "Weights", "How much each quasi-identifier counts."),
-    Offer("table.csv", "Original table", "The raw rows as they were opened: not to be handed out."),
+    Offer("weights.toml", "Weights", "Weights of the quasi-identifiers."),
+    Offer("table.csv", "Original table", "The raw rows: do not share this file."),
 )
 EVIDENCE = (
-    Offer("audit.html", "Evidence", "What attacks find out from the model and the release."),
-    Offer("audits.html", "Before and after", "The same attacks on raw rows, side by side."),
-    Offer("audit.json", "Numbers", "All results of the attacks, for other programs."),
+    Offer("audit.html", "Evidence", "Results of the attacks on the model and the release."),
+    Offer("audits.html", "Before and after", "The same attacks on the model of raw rows, side by side."),
+    Offer("audit.json", "Numbers", "All results of the attacks as JSON."),
 )
 
 
@@ -50,74 +50,75 @@ def add(studio: Any) -> None:
     layout.add_page(studio, PATH, _draw)
 
 
-async def _draw(desk: Workspace) -> None:
-    audit = await layout.in_thread(desk.audit)
+async def _draw(workspace: Workspace) -> None:
+    audit = await layout.in_thread(workspace.audit)
     with ui.row().classes("w-full items-center justify-between gap-2"):
-        layout.heading("Take the release along")
-        anew = ui.button("Start anew with another table", icon="restart_alt")
-        layout.mark(anew.props(f"outline no-caps href={OPEN_ANOTHER}"), "start-anew")
+        layout.heading("Export")
+        another = ui.button("Open another table", icon="restart_alt")
+        layout.mark(another.props(f"outline no-caps href={OPEN_ANOTHER}"), "start-anew")
     with ui.card().classes("w-full p-4 gap-1") as place:
         layout.mark(place, "guarantee").props("aria-live=polite")
-        layout.heading("What holds", 2)
+        layout.heading("Guarantee", 2)
         with ui.row().classes("items-center gap-2") as waiting:
             ui.spinner()
-            ui.label("Making the release as it is set, and checking it")
-    waiting_buttons = _draw_files("Files", desk, OFFERS)
-    _draw_evidence(desk, audit)
-    _draw_code(desk)
+            ui.label("Releasing with the current settings, and checking the result")
+    waiting_buttons = _draw_files("Files", workspace, OFFERS)
+    _draw_evidence(workspace, audit)
+    _draw_code(workspace)
 
-    async def say_what_holds() -> None:
-        worked, release = await layout.do(desk.release)
+    async def show_guarantee() -> None:
+        worked, release = await layout.do(workspace.release)
         waiting.delete()
         with place:
             if worked:
                 for button in waiting_buttons:
                     button.enable()
-                _draw_guarantee(release, desk.source["rows"] if desk.source else 0)
+                _draw_guarantee(release, workspace.source["rows"] if workspace.source else 0)
             else:
-                ui.label("There is no release with these settings, and nothing to take along.").classes("leaks")
+                ui.label("There is no release with these settings.").classes("leaks")
                 layout.mark(ui.button("Change the settings").props("no-caps href=/shape"), "to-shape")
 
-    ui.timer(0, say_what_holds, once=True)
+    ui.timer(0, show_guarantee, once=True)
 
 
 def _draw_guarantee(release: Release, rows: int) -> None:
-    for sentence in what_holds(release, rows):
+    for sentence in guarantee(release, rows):
         ui.label(sentence).classes("text-lg" if sentence.startswith("The release is") else "")
 
 
-def what_holds(release: Release, rows: int) -> list[str]:
-    """What can be said of a release, and no more."""
+def guarantee(release: Release, rows: int) -> list[str]:
+    """Return the sentences that hold for a release."""
     quasi = listed((attribute.name for attribute in release.schema.quasi), MOST_NAMED)
     found = [f"The release is {release.k}-anonymous with respect to {quasi}."]
     asked = [one for one in release.privacy if one.asked is not None and one.key != "k"]
-    found += [f"{one.model}: {show_level(one.level)}, where {show_level(one.asked)} was asked for." for one in asked]
+    found += [f"{one.model}: {show_level(one.level)} ({show_level(one.asked)} requested)." for one in asked]
     suppressed = f"; {release.suppressed:,} rows are suppressed" if release.suppressed else ""
-    found.append(f"It has {release.checked.rows:,} of {rows:,} rows in {release.checked.groups:,} groups{suppressed}.")
-    found.append("This was recomputed from the released values. Of other columns it says nothing.")
+    kept, groups = f"{release.checked.rows:,} of {rows:,} rows", f"{release.checked.groups:,} groups"
+    found.append(f"It contains {kept} in {groups}{suppressed}.")
+    found.append("These levels were recomputed from the released values. They do not cover other columns.")
     return found
 
 
-def _draw_files(title: str, desk: Workspace, offers: tuple[Offer, ...]) -> list[ui.button]:
-    """Buttons for files; those that need the release are returned, and wait for it."""
+def _draw_files(title: str, workspace: Workspace, offers: tuple[Offer, ...]) -> list[ui.button]:
+    """Draw buttons for files; return those that need the release, which are disabled until it is ready."""
     waiting = []
     with ui.card().classes("w-full p-4 gap-3"):
         layout.heading(title, 2)
         with ui.element("div").classes("grid grid-cols-1 md:grid-cols-2 lg:grid-cols-3 gap-4 w-full"):
             for offer in offers:
-                buttons = _draw_offer(desk, offer)
+                buttons = _draw_offer(workspace, offer)
                 waiting += buttons if offer.released else []
     for button in waiting:
         button.disable()
     return waiting
 
 
-def _draw_offer(desk: Workspace, offer: Offer) -> list[ui.button]:
+def _draw_offer(workspace: Workspace, offer: Offer) -> list[ui.button]:
     async def download() -> None:
-        worked, written = await layout.do_shown(f"Writing {offer.name}", exports.write, desk, offer.name)
+        worked, written = await layout.do_shown(f"Writing {offer.name}", exports.write, workspace, offer.name)
         if worked:
             content, media = written
-            ui.download.content(content, _saved_as(desk, offer), media)
+            ui.download.content(content, _saved_as(workspace, offer), media)
 
     with ui.column().classes("gap-1"):
         with ui.row().classes("gap-2"):
@@ -130,30 +131,31 @@ def _draw_offer(desk: Workspace, offer: Offer) -> list[ui.button]:
     return buttons
 
 
-def _saved_as(desk: Workspace, offer: Offer) -> str:
-    """The name of the file; the original table has the one by which the command reads it."""
-    return f"{Path(exports.source_name(desk)).stem}.csv" if offer.name == "table.csv" else offer.name
+def _saved_as(workspace: Workspace, offer: Offer) -> str:
+    """Return the name of the saved file; the original table has the name that the command reads."""
+    return f"{Path(exports.source_name(workspace)).stem}.csv" if offer.name == "table.csv" else offer.name
 
 
-def _draw_evidence(desk: Workspace, audit: dict[str, Any]) -> None:
+def _draw_evidence(workspace: Workspace, audit: dict[str, Any]) -> None:
     if audit["status"] == "done":
-        _draw_files("Evidence of the audit", desk, EVIDENCE)
+        _draw_files("Audit evidence", workspace, EVIDENCE)
         if not audit["current"]:
-            ui.label("The settings were changed after the audit: it is about another release.").classes("leaks")
+            ui.label("The settings have changed since the audit: it covers an earlier release.").classes("leaks")
         return
     with ui.card().classes("w-full p-4 gap-2"):
-        layout.heading("Evidence of the audit", 2)
-        ui.label("There is none yet: an audit attacks the model and the release, and says what leaks.").classes("soft")
-        layout.mark(ui.button("To the audit").props("no-caps outline href=/audit"), "to-audit")
+        layout.heading("Audit evidence", 2)
+        words = "There is no evidence yet: an audit attacks the model and the release, and reports what leaks."
+        ui.label(words).classes("soft")
+        layout.mark(ui.button("Open the audit").props("no-caps outline href=/audit"), "to-audit")
 
 
-def _draw_code(desk: Workspace) -> None:
+def _draw_code(workspace: Workspace) -> None:
     with ui.card().classes("w-full p-4 gap-2"):
-        layout.heading("The same without the mouse", 2)
-        ui.label("Unpack the schema beside the table, and run the command:").classes("soft")
-        _draw_block(exports.command(desk), "bash", "command")
-        ui.label("or these lines of Python:").classes("soft")
-        _draw_block(exports.snippet(desk), "python", "snippet")
+        layout.heading("Equivalent command and script", 2)
+        ui.label("Unpack the schema next to the table, and run this command:").classes("soft")
+        _draw_block(exports.command(workspace), "bash", "command")
+        ui.label("or this Python script:").classes("soft")
+        _draw_block(exports.snippet(workspace), "python", "snippet")
 
 
 def _draw_block(text: str, language: str, testid: str) -> None:

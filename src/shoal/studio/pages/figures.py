@@ -1,4 +1,4 @@
-"""What a release gained and cost, as the page Shape draws it: tiles, bars, and rows before and after."""
+"""Figures of a release on the page Shape: tiles, charts, and sample rows before and after."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODELS = {
     "xgb": "XGBoost",
     "lgbm": "LightGBM",
 }
-"""Models as people call them."""
+"""Full names of the models."""
 STYLE = """
 .shoal-tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.3rem, 1fr)); gap: .75rem 1rem; }
 @media (min-width: 1000px) { .shoal-tiles { grid-template-columns: repeat(4, minmax(0, 1fr)) minmax(0, 1.2fr); } }
@@ -43,12 +43,12 @@ details[open] > summary { list-style-type: disclosure-open; }
   padding: 0 .25rem; margin-left: -.25rem; }
 .body--dark .shoal-rows .changed .is, .body--dark .shoal-changed { background: #5b4518; }
 """
-# A family by name, not "inherit": charts measure their texts by it.
+# A named font family, not "inherit": charts need it to measure their texts.
 CHART_TEXT = {"color": "var(--soft)", "fontSize": 12, "fontFamily": "Roboto, sans-serif"}
 
 
 class Tile:
-    """A figure with its name above and a few words below."""
+    """Figure with its name above and a few words below."""
 
     def __init__(self, name: str, testid: str) -> None:
         with ui.element("div").classes("shoal-tile"):
@@ -62,33 +62,32 @@ class Tile:
 
 
 class Tiles:
-    """The figures that matter most, always in sight."""
+    """Most important figures, always visible."""
 
     def __init__(self) -> None:
         with ui.element("div").classes("shoal-tiles shoal-fades w-full") as self.box:
             self.k = Tile("Smallest group (k)", "figures-k")
             self.groups = Tile("Groups", "figures-groups")
             self.risk = Tile("Highest risk", "figures-risk")
-            self.loss = Tile("Detail lost", "figures-loss")
+            self.loss = Tile("Information loss", "figures-loss")
             self.score = Tile("Model", "figures-accuracy")
 
     def show(self, found: dict[str, Any], running: bool) -> None:
-        """Show what a run found."""
-        self.k.show(f"{found['k']:,}", f"rows at least; {found['settings']['k']:,} were asked for")
+        """Show the figures of a run."""
+        self.k.show(f"{found['k']:,}", f"rows; {found['settings']['k']:,} requested")
         mean = (found["rows"] - found["suppressed"]) / max(found["groups"], 1)
         dropped = f"; {found['suppressed']:,} rows suppressed" if found["suppressed"] else ""
-        self.groups.show(f"{found['groups']:,}", f"of {mean:,.1f} rows on average{dropped}")
+        self.groups.show(f"{found['groups']:,}", f"{mean:,.1f} rows on average{dropped}")
         risk = found["risk"]
-        words = f"of being found; {layout.percent(risk['marketer'])} on average"
-        self.risk.show(layout.percent(risk["prosecutor"]), words)
-        self.loss.show(layout.percent(found["loss"]["ncp"]), "on average over the quasi-identifiers")
+        self.risk.show(layout.percent(risk["prosecutor"]), f"average {layout.percent(risk['marketer'])}")
+        self.loss.show(layout.percent(found["loss"]["ncp"]), "mean NCP of the attributes")
         self._show_score(found, running)
 
     def _show_score(self, found: dict[str, Any], running: bool) -> None:
         name, utility = found["settings"]["model"], found["utility"]
         self.score.name.text = "Model" if name is None else f"Score of a {MODELS.get(name, name)}"
         if utility is None:
-            waiting = "it is being trained" if running else "choose a model, and a target on the page Data"
+            waiting = "training" if running else "select a model, and a target on the page Data"
             self.score.show("…" if running and name else "–", waiting if running or name is None else "not trained")
         elif "error" in utility:
             self.score.show("–", utility["error"])
@@ -98,32 +97,32 @@ class Tiles:
 
 
 def score_words(utility: dict[str, Any]) -> tuple[str, str]:
-    """The score of a model after, and in words how far it moved."""
+    """Return the score of the retrained model, and its change in words."""
     after, before, change = utility["after"], utility["before"], utility["change"]
     if utility["score"] != "accuracy":
         moved = f"{change['value']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})"
         return f"{after['value']:.3f}", f"{before['value']:.3f} before; {moved}"
     moved = " to ".join(f"{100 * change[end]:+.1f}" for end in ("low", "high"))
-    told = f"{layout.percent(before['value'])} before; {100 * change['value']:+.1f} points ({moved})"
-    return layout.percent(after["value"]), told
+    words = f"{layout.percent(before['value'])} before; {100 * change['value']:+.1f} points ({moved})"
+    return layout.percent(after["value"]), words
 
 
 class Details:
-    """Privacy models, sizes of groups, risks, and rows before and after."""
+    """Privacy models, risks and group sizes."""
 
     def __init__(self) -> None:
         with ui.column().classes("w-full gap-4 shoal-fades") as self.box:
             with ui.card().classes("w-full gap-2"):
-                layout.heading("What the release promises", 2)
+                layout.heading("Privacy guarantees", 2)
                 self._privacy = layout.mark(ui.html("", sanitize=False), "figures-privacy")
                 self._risks = layout.mark(ui.html("", sanitize=False).classes("w-full"), "figures-risks")
             with ui.card().classes("w-full gap-1"):
-                layout.heading("How large the groups are", 2)
+                layout.heading("Group sizes", 2)
                 self._sizes = ui.echart(sizes_chart([]), renderer="svg").classes("w-full h-52").props("role=img")
-                layout.mark(self._sizes, "figures-sizes", "Groups by how many rows they have")
+                layout.mark(self._sizes, "figures-sizes", "Number of groups by size")
 
     def show(self, found: dict[str, Any], raw: dict[str, float] | None) -> None:
-        """Show what a run found; ``raw`` are the risks before, where they are known."""
+        """Show the figures of a run; ``raw`` are the risks of the raw table, where they are known."""
         self._privacy.content = privacy_html(found["privacy"])
         self._risks.content = risks_html(found["risk"], raw)
         self._sizes.options.update(sizes_chart(found["sizes"]))
@@ -131,12 +130,13 @@ class Details:
 
 
 class Sample:
-    """Some rows before and after."""
+    """Sample rows before and after anonymization."""
 
     def __init__(self) -> None:
         with ui.card().classes("w-full gap-2 shoal-fades") as self.box:
-            layout.heading("Some rows, before and after", 2)
-            ui.label("Above what was, below what is released; what was changed is marked.").classes("soft shoal-small")
+            layout.heading("Sample rows, before and after", 2)
+            words = "Each cell shows the raw value above the released value; changed values are highlighted."
+            ui.label(words).classes("soft shoal-small")
             self._rows = layout.mark(ui.html("", sanitize=False).classes("shoal-scroll"), "figures-sample")
 
     def show(self, found: dict[str, Any]) -> None:
@@ -145,8 +145,8 @@ class Sample:
 
 
 def privacy_html(models: list[dict[str, Any]]) -> str:
-    """Each privacy model that was asked for and whether it holds, then what else was measured."""
-    asked = "".join(_promise(one) for one in models if one["asked"] is not None)
+    """Return the requested privacy models with their levels, then the others that were measured."""
+    asked = "".join(_guarantee(one) for one in models if one["asked"] is not None)
     other = "".join(
         f"<tr><td>{escape(one['model'])}</td><td class=number>{escape(str(one['level']))}</td></tr>"
         for one in models
@@ -155,27 +155,27 @@ def privacy_html(models: list[dict[str, Any]]) -> str:
     if not other:
         return asked
     table = f'<table class="shoal-table shoal-rows"><tbody>{other}</tbody></table>'
-    summary = '<summary class="soft shoal-small">Not asked for, but measured</summary>'
+    summary = '<summary class="soft shoal-small">Also measured</summary>'
     return f'{asked}<details class="mt-1">{summary}{table}</details>'
 
 
-def _promise(one: dict[str, Any]) -> str:
+def _guarantee(one: dict[str, Any]) -> str:
     sign, word, style = ("✓", "holds", "holds") if one["holds"] else ("✗", "does not hold", "leaks")
     return (
         f'<div><span class="{style}" aria-hidden="true">{sign}</span> <b>{escape(one["model"])} {word}</b>'
-        f'<span class="soft shoal-small"> reached {escape(str(one["level"]))}, asked for {escape(str(one["asked"]))}'
+        f'<span class="soft shoal-small"> ({escape(str(one["level"]))} reached, {escape(str(one["asked"]))} requested)'
         "</span></div>"
     )
 
 
 def risks_html(after: dict[str, float], before: dict[str, float] | None) -> str:
-    """The risks of the release, beside those of the raw rows."""
+    """Return the risks of the release next to those of the raw table."""
     threshold = layout.percent(after["threshold"])
     names = {
-        "prosecutor": "Highest chance to find a person's row",
-        "marketer": "The same on average",
-        "above": f"Rows with a chance above {threshold}",
-        "unique": "Rows that are like no other",
+        "prosecutor": "Highest (prosecutor)",
+        "marketer": "Average (marketer)",
+        "above": f"Rows at a risk above {threshold}",
+        "unique": "Unique rows",
     }
     lines = "".join(
         f"<tr><td>{name}</td><td class=number>{'…' if before is None else layout.percent(before[key])}</td>"
@@ -188,7 +188,7 @@ def risks_html(after: dict[str, float], before: dict[str, float] | None) -> str:
 
 
 def sample_html(sample: dict[str, Any]) -> str:
-    """Rows of cells that hold what was and what is."""
+    """Return a table whose cells hold the raw and the released value."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in sample["columns"])
     rows = (
         "".join(_cell(was, now) for was, now in zip(before, after, strict=True))
@@ -204,7 +204,7 @@ def _cell(was: str, now: str) -> str:
 
 
 def sizes_chart(sizes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Groups by how many rows they have."""
+    """Return the options of the bar chart of group sizes."""
     return {
         "animationDuration": 250,
         "grid": {"left": 62, "right": 16, "top": 16, "bottom": 44},
@@ -226,23 +226,24 @@ def sizes_chart(sizes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def tooltip(trigger: str) -> dict[str, Any]:
-    """What is told under the pointer, in the colours of the page."""
+    """Return the options of a tooltip in the colours of the page."""
     style = {"color": "inherit", "fontFamily": "inherit", "fontSize": 12}
     colours = {"backgroundColor": "var(--card)", "borderColor": "var(--line)"}
     return {"trigger": trigger, "textStyle": style, "confine": True} | colours
 
 
 def category_axis(name: str, values: list[str]) -> dict[str, Any]:
-    """A labelled axis of categories."""
-    return {"type": "category", "data": values, "axisTick": {"show": False}} | _axis(name, 28)
+    """Return the options of a labelled axis of categories."""
+    return {"type": "category", "data": values, "axisTick": {"show": False}} | axis(name, 28)
 
 
 def value_axis(name: str) -> dict[str, Any]:
-    """A labelled axis of numbers."""
-    return {"type": "value", "splitLine": {"lineStyle": {"color": "var(--line)"}}} | _axis(name, 44)
+    """Return the options of a labelled axis of numbers."""
+    return {"type": "value", "splitLine": {"lineStyle": {"color": "var(--line)"}}} | axis(name, 44)
 
 
-def _axis(name: str, gap: int) -> dict[str, Any]:
+def axis(name: str, gap: int) -> dict[str, Any]:
+    """Return the options that all axes share."""
     return {
         "name": name,
         "nameLocation": "middle",

@@ -1,4 +1,4 @@
-"""The plot of what privacy costs: score and loss of each variant over its k or its risk."""
+"""The cost of privacy as a plot: score and loss of each variant over its k or its risk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from shoal.studio.pages import layout
 
 MOST_NAMED = 12
-"""Points of the plot that carry their names; names of more would lie upon each other."""
+"""Number of points up to which each point is labelled; more labels would overlap."""
 AXIS = {
     "axisLine": {"show": True, "lineStyle": {"color": "#8a97a3"}},
     "splitLine": {"lineStyle": {"color": "#8a97a3", "opacity": 0.25}},
@@ -18,7 +18,7 @@ AXIS = {
 
 
 class Point(NamedTuple):
-    """A variant as the plot shows it; shares as percentages."""
+    """Variant as a point of the plot; shares are percentages."""
 
     name: str
     k: int
@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 
 def point_of(variant: dict[str, Any]) -> Point:
-    """The point of a variant that was kept."""
+    """Return the point of a variant."""
     utility = variant["utility"]
     k, risk, loss = variant["settings"]["k"], 100 * variant["risk"]["marketer"], 100 * variant["loss"]["ncp"]
     if utility is None or "error" in utility:
@@ -45,7 +45,7 @@ def point_of(variant: dict[str, Any]) -> Point:
 
 
 def draw_frontier(points: list[Point], across: str) -> dict[str, Any]:
-    """Options of the plot: score (or loss, where none has a score) over k or over the average risk."""
+    """Return the options of the plot: score (loss if no variant has a score) over k or the average risk."""
     scored = [point for point in points if point.score is not None]
     shown = scored or points
     most = max(5, 5 * int(np.ceil(max(point.loss for point in shown) / 5)))
@@ -65,7 +65,7 @@ def draw_frontier(points: list[Point], across: str) -> dict[str, Any]:
             "right": 0,
             "top": "middle",
             "itemHeight": 140,
-            "text": [f"{most} % lost (NCP)", "0 %"],
+            "text": [f"{most} % loss (NCP)", "0 %"],
             "inRange": {"color": ["#8fd3c5", "#3b9fb5", "#6a58a8", "#c0446a"]},
         },
         "series": [_dots(shown, across, named), *_raw_lines(scored), _intervals(scored, across), _front(shown, across)],
@@ -75,11 +75,11 @@ def draw_frontier(points: list[Point], across: str) -> dict[str, Any]:
 def _horizontal(points: list[Point], across: str) -> dict[str, Any]:
     middle = {"nameLocation": "middle", "nameGap": 32, **AXIS}
     if across == "risk":
-        return {"type": "value", "min": 0, "name": "average risk (% of people named by matching)", **middle}
+        return {"type": "value", "min": 0, "name": "average risk (% of people re-identified)", **middle}
     values = [point.k for point in points]
-    # The ticks of this axis are powers of two: it begins and ends with one, and no point lies on the rim.
+    # The ticks of this axis are powers of two: the axis starts and ends with one, and no point is on its border.
     low, high = (2.0 ** np.floor(np.log2(min(values) / 1.2)), 2.0 ** np.ceil(np.log2(max(values) * 1.2)))
-    name = "k asked for (rows released alike, at least)"
+    name = "requested k (minimum rows per group)"
     return {"type": "log", "logBase": 2, "name": name, "min": max(1.0, low), "max": high, **middle}
 
 
@@ -112,13 +112,13 @@ def _tip(point: Point) -> str:
 
 
 def _raw_lines(points: list[Point]) -> list[dict[str, Any]]:
-    """What each model scores when it is trained on raw rows: a line from side to side."""
+    """Return a horizontal line for the score of each model trained on raw rows."""
     raw = {point.model: point.before for point in points}
     marks = [
-        {"yAxis": before, "name": f"{model} of raw rows", "label": {"formatter": "{b}", "position": "insideStartTop"}}
+        {"yAxis": before, "name": f"{model} on raw rows", "label": {"formatter": "{b}", "position": "insideStartTop"}}
         for model, before in raw.items()
     ]
-    # A line that lies above all points counts for the axis only if a series has its height.
+    # The axis covers a line above all points only if a series contains its value.
     heights = [[None, before] for before in raw.values()]
     line = {"silent": True, "symbol": "none", "lineStyle": {"color": layout.GOOD, "type": "solid", "width": 2}}
     return [{"type": "line", "data": heights, "symbol": "none", "markLine": line | {"data": marks}}] if marks else []
@@ -145,7 +145,7 @@ def _front(points: list[Point], across: str) -> dict[str, Any]:
 
 
 def best_points(points: list[Point], across: str) -> list[Point]:
-    """Variants that no other beats in both privacy and score (or loss), from the least private on."""
+    """Return the Pareto-optimal variants in privacy and score (or loss), from the least private on."""
 
     def worth(point: Point) -> tuple[float, float]:
         private = point.k if across == "k" else -point.risk

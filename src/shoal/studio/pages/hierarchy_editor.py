@@ -1,4 +1,4 @@
-"""The dialog in which a hierarchy is seen, built, loaded and changed: by dragging, or by choosing from lists."""
+"""The dialog that shows, builds, loads and edits a hierarchy, by drag and drop or with lists."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from nicegui import ui
 
 from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.errors import HierarchyError
-from shoal.studio import trees
-from shoal.studio.desk import Workspace
+from shoal.studio import hierarchies
 from shoal.studio.pages import layout
+from shoal.studio.workspace import Workspace
 
 OPENED_AT_ONCE = 60
-"""Nodes up to which a tree is shown in full; a larger one begins with what is below the top."""
+"""Number of nodes up to which a tree is expanded in full; of a larger one only the top is expanded."""
 OPTIONS = {
     "intervals": "Widths of the ranges, such as 5, 10, 20",
-    "prefix": "Characters kept at each level, such as 3, 2",
+    "prefix": "Characters kept per level, such as 3, 2",
     "dates": "Units, such as month, year",
-    "order": "Neighbours joined at each level, such as 2",
+    "order": "Neighbours merged per level, such as 2",
     "frequencies": "Shares below which values are rare, such as 0.01, 0.05",
 }
 NODE = """
@@ -48,9 +48,9 @@ DROP = f"""(event) => {{
 }}"""
 
 
-async def edit_hierarchy(desk: Workspace, name: str, changed: Callable[[], Awaitable[None]]) -> None:
-    """Open the dialog for a column; ``changed`` is awaited when it is closed after a change."""
-    editor = Editor(desk, name)
+async def edit_hierarchy(workspace: Workspace, name: str, changed: Callable[[], Awaitable[None]]) -> None:
+    """Open the dialog for a column; await ``changed`` after the dialog if the hierarchy has changed."""
+    editor = Editor(workspace, name)
     await editor.run()
     if editor.changed:
         await changed()
@@ -59,8 +59,8 @@ async def edit_hierarchy(desk: Workspace, name: str, changed: Callable[[], Await
 class Editor:
     """The dialog of one column."""
 
-    def __init__(self, desk: Workspace, name: str) -> None:
-        self._desk, self._name = desk, name
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self._workspace, self._name = workspace, name
         self._tree: dict[str, Any] | None = None
         self._opened: list[str] | None = None
         self.changed = False
@@ -78,7 +78,7 @@ class Editor:
                 self._tools = ui.column().classes("gap-1 overflow-auto").style("max-height: 60vh")
         await self._draw()
         await self._dialog
-        if not self._dialog.is_deleted:  # as it is when the person leaves the page meanwhile
+        if not self._dialog.is_deleted:  # the person may have left the page meanwhile
             self._dialog.delete()
 
     async def _draw(self) -> None:
@@ -92,20 +92,21 @@ class Editor:
                 draw()
 
     def _read(self) -> dict[str, Any] | None:
-        found = self._desk.hierarchy(self._name)
-        return None if found is None else trees.as_tree(found)
+        found = self._workspace.hierarchy(self._name)
+        return None if found is None else hierarchies.as_tree(found)
 
-    # The tree
+    # Tree
 
     def _draw_tree(self) -> None:
         if self._tree is None:
-            ui.label("There is none yet: build one from the values, or load a file.").props("data-testid=no-hierarchy")
-            ui.label(_without(self._desk.schema[self._name].kind)).classes("soft text-sm")
+            words = "There is no hierarchy yet: build one from the values, or load a file."
+            ui.label(words).props("data-testid=no-hierarchy")
+            ui.label(_without(self._workspace.schema[self._name].kind)).classes("soft text-sm")
             return
-        ui.label("Drag a value or group onto the group that it belongs to.").classes("soft text-sm")
+        ui.label("Drag a value or group onto another group to move it there.").classes("soft text-sm")
         shown = _pruned(self._tree) | {"top": True}
         tree = ui.tree([shown], on_select=self._select, on_expand=self._remember)
-        # Without transitions only what is open is in the page.
+        # Without transitions, collapsed nodes are not part of the page.
         tree.props("dense no-transition no-selection-unset")
         tree.add_slot("default-header", NODE)
         layout.mark(tree, "hierarchy-tree", f"Hierarchy of {self._name}")
@@ -120,7 +121,7 @@ class Editor:
         self._opened = list(event.value)
 
     def _select(self, event: Any) -> None:
-        """What is pressed in the tree is chosen in the lists."""
+        """Select the clicked node in the lists, too."""
         assert self._tree is not None
         if event.value is not None and not event.value.startswith("\0") and event.value != self._tree["id"]:
             self._value.value = event.value
@@ -128,19 +129,19 @@ class Editor:
     async def _drop(self, event: Any) -> None:
         value, node = event.args
         assert self._tree is not None
-        # A value has nothing below it: what is dropped on one joins its group.
+        # A value has no children: a node that is dropped on one joins its group.
         target = _parent(self._tree, node) if _find(self._tree, node)["value"] else node
         if value != node and target is not None:
             await self._move(value, target)
 
     async def _move(self, value: str | None, node: str | None) -> None:
         if value is None or node is None:
-            layout.tell("Choose what is to be moved, and the group that it goes to.")
+            layout.show_error("A value or group is missing: choose the one to move, and its new group.")
             return
-        await self._change(lambda found: trees.move(found, value, node))
+        await self._change(lambda found: hierarchies.move(found, value, node))
 
     async def _change(self, change: Callable[[Hierarchy], Hierarchy]) -> None:
-        await self._apply(self._desk.change_hierarchy, change)
+        await self._apply(self._workspace.change_hierarchy, change)
 
     async def _apply(self, function: Callable[..., None], *arguments: Any) -> None:
         with self._dialog:
@@ -149,7 +150,7 @@ class Editor:
                 self.changed = True
                 await self._draw()
 
-    # The tools
+    # Tools
 
     def _draw_tools(self) -> None:
         if self._tree is not None:
@@ -157,88 +158,88 @@ class Editor:
             everything = {one["id"]: one["label"] for one in nodes}
             groups = {self._tree["id"]: self._tree["label"]}
             groups |= {one["id"]: one["label"] for one in nodes if not one["value"]}
-            self._draw_moving(everything, groups)
-            self._draw_grouping(everything)
-            self._draw_renaming(groups)
-        self._draw_building(opened=self._tree is None)
-        self._draw_loading(opened=self._tree is None)
+            self._draw_move(everything, groups)
+            self._draw_add(everything)
+            self._draw_rename(groups)
+        self._draw_build(opened=self._tree is None)
+        self._draw_load(opened=self._tree is None)
         if self._tree is not None:
             remove = ui.button("Remove the hierarchy", icon="delete", on_click=self._remove)
             layout.mark(remove.props("flat no-caps color=negative"), "remove-hierarchy")
 
-    def _draw_moving(self, everything: dict[str, str], groups: dict[str, str]) -> None:
+    def _draw_move(self, everything: dict[str, str], groups: dict[str, str]) -> None:
         with _tool("Move a value or group", opened=True):
-            self._value = _choice(everything, "move-value", "What to move")
-            node = _choice(groups, "move-node", "Group that it goes to")
+            self._value = _choice(everything, "move-value", "Value or group")
+            node = _choice(groups, "move-node", "New group")
             _action("Move", "move", lambda: self._move(self._value.value, node.value))
 
-    def _draw_grouping(self, everything: dict[str, str]) -> None:
+    def _draw_add(self, everything: dict[str, str]) -> None:
         async def add() -> None:
             if value.value is None:
-                layout.tell("Choose the value that the group begins with.")
+                layout.show_error("The first value of the group is missing: choose one.")
                 return
             self._opened = [*(self._opened or []), label.value or ""]
-            await self._change(lambda found: trees.add_group(found, label.value or "", value.value))
+            await self._change(lambda found: hierarchies.add_group(found, label.value or "", value.value))
 
         with _tool("New group"):
             label = _text("group-name", "Name of the group")
-            value = _choice(everything, "group-value", "Begins with")
+            value = _choice(everything, "group-value", "First value")
             _action("Add the group", "add-group", add)
 
-    def _draw_renaming(self, groups: dict[str, str]) -> None:
+    def _draw_rename(self, groups: dict[str, str]) -> None:
         async def rename() -> None:
             if node.value is None or not (label.value or "").strip():
-                layout.tell("Choose a group, and write what it is to be called.")
+                layout.show_error("A group or its new name is missing: choose a group, and enter a name.")
                 return
-            await self._change(lambda found: trees.rename(found, node.value, label.value))
+            await self._change(lambda found: hierarchies.rename(found, node.value, label.value))
 
         with _tool("Rename a group"):
             node = _choice(groups, "rename-node", "Group")
             label = _text("rename-label", "New name")
             _action("Rename", "rename", rename)
 
-    def _draw_building(self, *, opened: bool) -> None:
+    def _draw_build(self, *, opened: bool) -> None:
         async def build() -> None:
             try:
                 chosen = read_option(how.value, option.value or "")
             except HierarchyError as error:
-                layout.tell(str(error))
+                layout.show_error(str(error))
                 return
             self._opened = None
-            await self._apply(self._desk.build_hierarchy, how.value, chosen)
+            await self._apply(self._workspace.build_hierarchy, how.value, chosen)
 
-        kind = self._desk.schema[self._name].kind
+        kind = self._workspace.schema[self._name].kind
         with _tool("Build from the values", opened=opened):
             first = {"numeric": "intervals", "ordinal": "order"}.get(kind, "frequencies")
-            how = _choice(trees.BUILDERS, "build-how", "Made of")
+            how = _choice(hierarchies.BUILDERS, "build-how", "Levels")
             how.value = first
-            option = _text("build-option", "How (empty: the usual)").props("hide-bottom-space")
+            option = _text("build-option", "Option (empty for the default)").props("hide-bottom-space")
             how.on_value_change(lambda: option.props.update({"hint": OPTIONS[how.value]}))
             option.props["hint"] = OPTIONS[first]
             if kind == "numeric":
-                ui.label("The column is nominal from then on.").classes("soft text-sm")
+                ui.label("The column becomes nominal.").classes("soft text-sm")
             _action("Build", "build", build)
 
-    def _draw_loading(self, *, opened: bool) -> None:
+    def _draw_load(self, *, opened: bool) -> None:
         async def load(event: Any) -> None:
             content, suffix = await event.file.read(), Path(event.file.name).suffix.lower()
-            worked, found = await layout.do(trees.read, content, suffix)
+            worked, found = await layout.do(hierarchies.read, content, suffix)
             upload.reset()
             if worked:
                 self._opened = None
-                await self._apply(self._desk.set_hierarchy, found)
+                await self._apply(self._workspace.set_hierarchy, found)
 
         with _tool("Load a file", opened=opened):
-            ui.label("JSON as of SaNGreeA, or CSV as of ARX, one line a value.").classes("soft text-sm")
-            upload = layout.drop_zone(load, ".json,.csv", "hierarchy-file", "A file with a hierarchy")
+            ui.label("JSON (SaNGreeA) or CSV (ARX), one line per value.").classes("soft text-sm")
+            upload = layout.drop_zone(load, ".json,.csv", "hierarchy-file", "Hierarchy file")
 
     async def _remove(self) -> None:
         self._opened = None
-        await self._apply(self._desk.set_hierarchy, None)
+        await self._apply(self._workspace.set_hierarchy, None)
 
 
 def read_option(how: str, text: str) -> Any:
-    """What was written beside a way to build a hierarchy, as it takes it; True, the usual, where nothing was."""
+    """Parse the option of a way to build a hierarchy; return True, the default, for an empty text."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         return True
@@ -249,13 +250,13 @@ def read_option(how: str, text: str) -> Any:
             return int(text)
         return [int(part) if how == "prefix" else float(part) for part in parts]
     except ValueError:
-        raise HierarchyError(f"{text!r} cannot be read here. {OPTIONS[how]}.") from None
+        raise HierarchyError(
+            f"The option {text!r} cannot be read: enter {OPTIONS[how][0].lower() + OPTIONS[how][1:]}."
+        ) from None
 
 
 def _without(kind: str) -> str:
-    if kind == "nominal":
-        return "Without one the values of a group are released as a set."
-    return "Without one the values of a group are released as a range."
+    return f"Without a hierarchy, each group is released as a {'set' if kind == 'nominal' else 'range'} of values."
 
 
 def _tool(title: str, *, opened: bool = False) -> ui.expansion:
@@ -263,8 +264,8 @@ def _tool(title: str, *, opened: bool = False) -> ui.expansion:
 
 
 def _choice(options: dict[str, str], testid: str, label: str) -> ui.select | ui.input:
-    if len(options) > trees.MOST_SHOWN:
-        return _text(testid, f"{label} (write it: there are {len(options):,})")
+    if len(options) > hierarchies.MOST_SHOWN:
+        return _text(testid, f"{label} (enter one of {len(options):,})")
     made = ui.select(options, label=label, with_input=len(options) > 10).props("outlined dense").classes("w-full mb-2")
     return layout.mark(made, testid, label)
 
@@ -297,7 +298,7 @@ def _opened_first(tree: dict[str, Any]) -> list[str]:
 
 
 def _pruned(tree: dict[str, Any]) -> dict[str, Any]:
-    """The tree as it is drawn: the highest nodes, as many as a page shows, with the number of values in each group."""
+    """Return the highest nodes of a tree, as many as a page shows, with the number of values per group."""
     shown = _highest(tree)
 
     def draw(node: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -305,7 +306,7 @@ def _pruned(tree: dict[str, Any]) -> dict[str, Any]:
         size = sum(values for _, values in drawn) if drawn else 1
         below = [one for one, _ in drawn if one["id"] in shown]
         if left := len(drawn) - len(below):
-            below.append({"id": f"\0{node['id']}", "label": f"and {left:,} more, in the lists beside", "more": True})
+            below.append({"id": f"\0{node['id']}", "label": f"{left:,} more in the lists", "more": True})
         return {"id": node["id"], "label": node["label"], "size": size if drawn else 0, "children": below}, size
 
     return draw(tree)[0]
@@ -313,7 +314,7 @@ def _pruned(tree: dict[str, Any]) -> dict[str, Any]:
 
 def _highest(tree: dict[str, Any]) -> set[str]:
     found, at = [tree], 0
-    while at < len(found) < trees.MOST_SHOWN:
+    while at < len(found) < hierarchies.MOST_SHOWN:
         found += found[at]["children"]
         at += 1
-    return {one["id"] for one in found[: trees.MOST_SHOWN]}
+    return {one["id"] for one in found[: hierarchies.MOST_SHOWN]}

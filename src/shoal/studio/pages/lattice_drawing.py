@@ -1,4 +1,4 @@
-"""The lattice of Flash as a picture: every node a choice of levels, the chosen one marked."""
+"""The generalisation lattice of Flash as an SVG drawing with the selected node highlighted."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ import numpy as np
 from shoal.partition.lattice import LatticePicture
 
 TAGS = {
-    "best": ("chosen", "#c94f3d"),
-    "admissible": ("looked at: may be released", "#2f9e5c"),
-    "inadmissible": ("breaks k or a constraint", "#8a97a3"),
-    "excluded": ("no look needed: cannot lose less", "#9cc9d4"),
-    "unknown": ("not looked at", "#d9b64e"),
+    "best": ("selected", "#c94f3d"),
+    "admissible": ("checked: satisfies all constraints", "#2f9e5c"),
+    "inadmissible": ("violates k or a constraint", "#8a97a3"),
+    "excluded": ("skipped: cannot have a lower loss", "#9cc9d4"),
+    "unknown": ("not checked", "#d9b64e"),
 }
 MOST_DRAWN = 1_200
-"""Nodes of a lattice in one picture."""
+"""Number of nodes that are drawn."""
 MOST_JOINED = 200
-"""Nodes up to which all lines between neighbours are drawn; beyond, only those of the chosen node."""
+"""Number of nodes up to which all edges are drawn; beyond that, only those of the selected node."""
 WIDTH, MARGIN = 1000, 24
 TALL = 520
 Places = dict[int, tuple[float, float]]
 
 
 class Drawn(NamedTuple):
-    """A picture, and what there is to say about it."""
+    """Drawing of a lattice with its figures."""
 
     svg: str
     shown: int
-    """Nodes in the picture."""
+    """Number of nodes that are drawn."""
     nodes: int
     chosen: dict[str, tuple[int, int]]
-    """Level of each attribute, and the highest that it has."""
+    """Selected and highest level of each attribute."""
     tags: dict[str, int]
-    """How many nodes are of each kind."""
+    """Number of nodes per tag."""
 
 
 def draw_lattice(picture: LatticePicture, names: list[str]) -> Drawn:
-    """The lattice as SVG: one row for each sum of levels, the most general at the top."""
+    """Draw the lattice as SVG: one row per sum of levels, the most general at the top."""
     heights = picture.levels.sum(axis=1)
     rows = _choose_nodes(picture, heights)
     top, widest = max(rows), max(len(nodes) for nodes in rows.values())
@@ -56,7 +56,7 @@ def draw_lattice(picture: LatticePicture, names: list[str]) -> Drawn:
         *_dots_of(picture, names, places, min(7.0, 0.42 * step, 0.42 * apart)),
         *_ends(tall),
     ]
-    label = f"Lattice of {len(picture.tags):,} nodes; the chosen one is marked"
+    label = f"Lattice of {len(picture.tags):,} nodes; the selected node is highlighted"
     svg = f'<svg viewBox="0 0 {WIDTH} {tall:.0f}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
     chosen = picture.levels[int(np.flatnonzero(picture.tags == "best")[0])]
     levels = zip(chosen.tolist(), picture.levels.max(axis=0).tolist(), strict=True)
@@ -65,10 +65,10 @@ def draw_lattice(picture: LatticePicture, names: list[str]) -> Drawn:
 
 
 def _choose_nodes(picture: LatticePicture, heights: np.ndarray) -> dict[int, np.ndarray]:
-    """The nodes of each row that are drawn: all, or those that were looked at and an even share of the others."""
+    """Return the nodes to draw per row: all, or the checked ones and an even share of the others."""
     looked_at = ~np.isnan(picture.losses) | (picture.tags == "best")
     sums, sizes = np.unique(heights, return_counts=True)
-    # Rows keep the shape of the lattice: a cube root lets narrow ones stay narrow.
+    # The cube root keeps the shape of the lattice: narrow rows stay narrow.
     shares = np.cbrt(sizes) / np.cbrt(sizes).sum()
     found = {}
     for height, share in zip(sums.tolist(), shares.tolist(), strict=True):
@@ -88,7 +88,7 @@ def _thin(nodes: np.ndarray, looked_at: np.ndarray, most: int) -> np.ndarray:
 
 
 def _lines(picture: LatticePicture, places: Places) -> list[str]:
-    """Lines from a node to those that are one level of one attribute higher."""
+    """Return the edges from each node to those one level higher in one attribute."""
     by_levels = {tuple(picture.levels[node].tolist()): node for node in places}
     best = int(np.flatnonzero(picture.tags == "best")[0])
     drawn = []
@@ -104,7 +104,7 @@ def _lines(picture: LatticePicture, places: Places) -> list[str]:
 
 def _dots_of(picture: LatticePicture, names: list[str], places: Places, radius: float) -> list[str]:
     drawn = []
-    # The chosen node comes last, and so lies upon the others.
+    # The selected node comes last, so that no other node covers it.
     for node in sorted(places, key=lambda node: picture.tags[node] == "best"):
         x, y = places[node]
         tag, loss = str(picture.tags[node]), picture.losses[node]

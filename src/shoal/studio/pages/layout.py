@@ -1,4 +1,4 @@
-"""What all pages share: theme, navigation, and how errors are told."""
+"""Layout shared by all pages: theme, navigation, error messages and common elements."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fastapi import Request
 from nicegui import run, ui
 
 from shoal.errors import ShoalError
-from shoal.studio.desk import Workspace
-from shoal.studio.work import unforeseen
+from shoal.studio.processes import describe_unexpected
+from shoal.studio.workspace import Workspace
 
 SEA, CORAL, GOOD, INK = "#0b7285", "#c94f3d", "#2b7a44", "#1d2733"
 PAGES = {"/": "Data", "/shape": "Shape", "/compare": "Compare", "/audit": "Audit", "/export": "Export"}
 ICONS = {"/": "table_view", "/shape": "tune", "/compare": "balance", "/audit": "gpp_maybe", "/export": "ios_share"}
 DARK_COOKIE = "shoal_dark"
 SLOWEST = 120.0
-"""Seconds that a page may take to be drawn: a large table has to be read first."""
+"""Seconds that drawing a page may take: a large table has to be read first."""
 STYLE = """
 :root {
   --sea: #0b7285; --coral: #b3402f; --good: #2b7a44; --ink: #1d2733; --soft: #55626f;
@@ -32,7 +32,7 @@ body.body--dark {
   --q-primary: #58bfd1 !important; --q-negative: #f0907f !important; --q-positive: #74c58e !important;
   --q-accent: #f0907f !important; --q-secondary: #c3ced8 !important;
 }
-/* Filled controls of the dark theme are light: what is written on them is dark. This layer comes before Quasar's. */
+/* Filled controls of the dark theme are light, so their text is dark. This layer comes before the one of Quasar. */
 @layer overrides {
   body.body--dark .q-btn.bg-primary, body.body--dark .q-btn.bg-negative, body.body--dark .q-btn.bg-positive,
   body.body--dark .q-notification.bg-negative, body.body--dark .q-notification.bg-positive,
@@ -69,7 +69,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; }
 .shoal-drop { border: 2px dashed var(--line); border-radius: .5rem; background: transparent; max-height: none; }
 .shoal-drop .q-uploader__header, .shoal-drop .q-uploader__list { background: transparent; color: var(--ink); }
 .shoal-drop .q-uploader__list { min-height: 0; padding: 0; } .shoal-drop .q-uploader__file { margin: .5rem; }
-/* A select says its label to screen readers only through the label that it shows. */
+/* Screen readers read the label of a select only if it has a label element. */
 .shoal-unlabelled .q-field__label { display: none; }
 .shoal-unlabelled .q-field__control-container, .shoal-unlabelled .q-field__native { padding-top: 0; }
 .shoal-bar { background: var(--sea); height: .8rem; min-width: 1px; }
@@ -92,11 +92,11 @@ Found = TypeVar("Found", bound=ui.element)
 
 
 def add_page(studio: Any, path: str, draw: Callable[[Workspace], Awaitable[None] | None]) -> None:
-    """Register a page that draws what lies on the desk of whoever opens it, once a table is open."""
+    """Register a page that draws the workspace of its visitor and requires an open table."""
 
-    async def drawn(desk: Workspace, request: Request) -> None:
-        if not needs_table(desk):
-            drawing = draw(desk)
+    async def drawn(workspace: Workspace, request: Request) -> None:
+        if not needs_table(workspace):
+            drawing = draw(workspace)
             if drawing is not None:
                 await drawing
 
@@ -104,19 +104,19 @@ def add_page(studio: Any, path: str, draw: Callable[[Workspace], Awaitable[None]
 
 
 def add_free_page(studio: Any, path: str, draw: Callable[[Workspace, Request], Awaitable[None]]) -> None:
-    """Register a page that is drawn with and without a table."""
+    """Register a page that is drawn with or without an open table."""
 
     @ui.page(path, response_timeout=SLOWEST)
     async def page(request: Request) -> None:
-        # In a thread, because nobody else is served while a page waits: after a restart the table is read.
-        desk: Workspace = await in_thread(studio.opened_desk, request.scope["shoal.desk"])
-        with frame(desk, path):
-            await draw(desk, request)
+        # Reading a table blocks: in a thread, so that other visitors are served meanwhile.
+        workspace: Workspace = await in_thread(studio.loaded_workspace, request.scope["shoal.workspace"])
+        with frame(workspace, path):
+            await draw(workspace, request)
 
 
 @contextmanager
-def frame(desk: Workspace, here: str) -> Iterator[None]:
-    """Header with the way through the pages, and room for the content of this one."""
+def frame(workspace: Workspace, here: str) -> Iterator[None]:
+    """Draw the header with the navigation, and open the container of the page content."""
     ui.colors(primary=SEA, secondary=INK, accent=CORAL, positive=GOOD, negative=CORAL)
     ui.add_css(STYLE)
     with ui.header().classes("shoal-head items-center justify-between px-4 py-1 no-wrap"):
@@ -127,16 +127,16 @@ def frame(desk: Workspace, here: str) -> Iterator[None]:
                     link = ui.button(title, icon=ICONS[path]).classes("shoal-nav")
                     link.props(f"flat color=white no-caps href={path}" + (" aria-current=page" if path == here else ""))
         with ui.row().classes("items-center gap-2 no-wrap"):
-            source = desk.source
-            told = "no table is open" if source is None else f"{source['name']}: {source['rows']:,} rows"
-            ui.label(told).classes("text-sm shoal-source").props("data-testid=source").tooltip(told)
+            source = workspace.source
+            text = "no table is open" if source is None else f"{source['name']}: {source['rows']:,} rows"
+            ui.label(text).classes("text-sm shoal-source").props("data-testid=source").tooltip(text)
             _add_dark_switch()
     with ui.column().classes("w-full max-w-screen-xl mx-auto p-4 gap-4").props("role=main"):
         yield
 
 
 def _add_dark_switch() -> None:
-    """Light or dark as the system is, until the person says otherwise; a cookie keeps it from page to page."""
+    """Add a button that switches between the light and the dark theme; a cookie overrides the system setting."""
     request = ui.context.client.request
     kept = {"0": False, "1": True}.get(request.cookies.get(DARK_COOKIE, "") if request is not None else "")
     dark = ui.dark_mode(kept)
@@ -148,34 +148,34 @@ def _add_dark_switch() -> None:
             f'document.cookie = "{DARK_COOKIE}={int(dark.value)}; path=/; max-age={year}; SameSite=Strict"'
         )
 
-    button = mark(ui.button(icon="contrast").props("flat round color=white"), "dark", "Light or dark")
+    button = mark(ui.button(icon="contrast").props("flat round color=white"), "dark", "Light or dark theme")
     button.on("click", switch, js_handler="() => emit(Quasar.Dark.isActive)")
-    button.tooltip("Light or dark")
+    button.tooltip("Light or dark theme")
 
 
-def needs_table(desk: Workspace) -> bool:
-    """Say what to do first where no table is open; whether that is so."""
-    if desk.source is not None:
+def needs_table(workspace: Workspace) -> bool:
+    """Return True, after drawing a link to the page Data, if no table is open."""
+    if workspace.source is not None:
         return False
     with ui.card().classes("w-full p-6"):
-        ui.label("No table is open yet.").classes("text-lg")
+        ui.label("No table is open.").classes("text-lg")
         mark(ui.button("Open a file or the demo").props("no-caps href=/"), "open-first")
     return True
 
 
 async def in_thread(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Do something in a thread, so that all pages stay alive."""
+    """Call a function in a thread, so that all pages stay responsive."""
     found: list[Any] = []
     await run.io_bound(lambda: found.append(function(*arguments, **named)))
-    if not found:  # as it is while the studio is being closed
+    if not found:  # the studio is being closed
         raise asyncio.CancelledError
     return found[0]
 
 
 async def do(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[bool, Any]:
-    """Do something in a thread, so that the page stays alive; what is wrong is told.
+    """Call a function in a thread, and show its error as a message.
 
-    Returns whether it worked, and its result. If the person has left the page meanwhile, the handler ends here.
+    Returns True and its result, or False and None. If the person has left the page meanwhile, the handler is cancelled.
     """
     client = ui.context.client
     wrong = ""
@@ -183,19 +183,19 @@ async def do(function: Callable[..., Any], *arguments: Any, **named: Any) -> tup
         found = await in_thread(function, *arguments, **named)
     except ShoalError as error:
         wrong = str(error)
-    except Exception as error:  # whatever a library does with unusual tables: the page must live on
+    except Exception as error:  # libraries may fail on unusual tables; the page must survive that
         traceback.print_exc()
-        wrong = unforeseen(error)
+        wrong = describe_unexpected(error)
     if client.is_deleted:
         raise asyncio.CancelledError
     if wrong:
-        tell(wrong)
+        show_error(wrong)
         return False, None
     return True, found
 
 
 async def do_shown(doing: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[bool, Any]:
-    """The same for what may take seconds: what is being done is shown meanwhile."""
+    """Do the same, and show a message about the running task, which may take seconds."""
     shown = ui.notification(doing, spinner=True, timeout=None, type="ongoing")
     try:
         return await do(function, *arguments, **named)
@@ -203,20 +203,20 @@ async def do_shown(doing: str, function: Callable[..., Any], *arguments: Any, **
         shown.dismiss()
 
 
-def tell(sentence: str) -> None:
-    """Say what is wrong."""
+def show_error(sentence: str) -> None:
+    """Show an error message."""
     ui.notify(sentence, type="negative", multi_line=True, close_button="OK", timeout=0, classes="max-w-xl")
 
 
 def percent(share: float) -> str:
-    """A share as people read it."""
+    """Format a share as a percentage."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 99.95 or value == 0 else f"{value:.1f} %" if value >= 0.1 else "< 0.1 %"
 
 
 def mark(element: Found, testid: str, label: str | None = None) -> Found:
-    """Give a control a name that tests find it by, and one that screen readers say."""
-    # Not by a text of props: names of columns hold quotes and spaces.
+    """Set the test ID of an element and its label for screen readers."""
+    # Not by a string of props: column names may contain quotes and spaces.
     element.props["data-testid"] = testid
     if label is not None:
         element.props["aria-label"] = label
@@ -224,31 +224,34 @@ def mark(element: Found, testid: str, label: str | None = None) -> Found:
 
 
 def drop_zone(take: Handler, endings: str, testid: str, label: str) -> ui.upload:
-    """A place that takes a file with one of these endings as soon as it is dropped or chosen."""
+    """Draw an upload area that takes files with one of these endings."""
     zone = ui.upload(on_upload=take, auto_upload=True).props("flat").classes("shoal-drop w-full")
     zone.props["accept"] = endings
     zone.add_slot("header", DROP_ZONE)
-    late = "The file did not arrive, most likely because it is too large: put it into the folder of the studio instead."
-    zone.on("failed", lambda: tell(late), args=[])
-    zone.on_rejected(lambda: tell(f"The file has none of the endings {endings.replace(',', ', ')}: choose another."))
+    failed = (
+        "The upload failed, most likely because the file is too large: put it into the folder of the studio instead."
+    )
+    zone.on("failed", lambda: show_error(failed), args=[])
+    rejected = f"The name of the file does not end in {endings.replace(',', ', ')}: choose another file."
+    zone.on_rejected(lambda: show_error(rejected))
     return mark(zone, testid, label)
 
 
 def open_button(name: str, title: str) -> ui.button:
-    """A button that opens an exported page in a tab of its own."""
+    """Draw a button that opens an exported page in a new tab."""
     button = ui.button("Open", icon="open_in_new").props(f"no-caps outline href=/api/export/{name}?shown=true")
     return mark(button.props("target=_blank rel=noopener"), f"open-{name}", f"Open in a new tab: {title}")
 
 
 def heading(text: str, level: int = 1) -> None:
-    """A heading that screen readers know as one."""
+    """Draw a heading as an HTML heading element."""
     with ui.element(f"h{level}"):
         ui.label(text)
 
 
 @contextmanager
 def table(*titles: str, label: str) -> Iterator[ui.element]:
-    """The body of a table with these titles; those that begin with '#' stand over numbers."""
+    """Draw a table with these column titles, and open its body; '#' marks the titles of numeric columns."""
     with ui.element("div").classes("shoal-scroll"), ui.element("table").classes("shoal-table") as drawn:
         drawn.props["aria-label"] = label
         with ui.element("thead"), ui.element("tr"):
@@ -261,6 +264,6 @@ def table(*titles: str, label: str) -> Iterator[ui.element]:
 
 @contextmanager
 def cell(kind: str = "") -> Iterator[ui.element]:
-    """A cell of the table's row that is being drawn."""
+    """Open a cell in the current table row."""
     with ui.element("td").classes(kind) as drawn:
         yield drawn

@@ -1,4 +1,4 @@
-"""Release a table as it is set, and measure what that gains and costs: everything that the page about it shows."""
+"""Runs of the studio: release a table with its settings, and measure privacy, loss and the score of a model."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from shoal.models.targets import features
 from shoal.privacy.models import show_level
 from shoal.privacy.risk import SizeCounts
 from shoal.studio.estimators import find_estimator
+from shoal.studio.processes import Publish, Step
 from shoal.studio.settings import Settings
-from shoal.studio.work import Step, Take
 
 TABLE, SCHEMA = "table.parquet", "schema.toml"
-"""Files of a desk."""
+"""Files in the folder of a workspace."""
 SAMPLE_ROWS = 12
 TEST_SIZE = 0.2
 SEED = 0
 
 
 class Raw(NamedTuple):
-    """A model of the raw rows, to compare with; trained once for a table and schema."""
+    """Model of the raw rows for comparison; trained once per table and schema."""
 
     model: Any
     parts: Any
     rows: Any
     name: str
     estimator: Any
-    """The same, untrained."""
+    """The same model, untrained."""
 
 
-class Shaper:
-    """Releases tables of desks as they are set; keeps the table and the model of raw rows that it has seen last."""
+class Runner:
+    """Task of the worker processes. Caches the last table and the last model of raw rows."""
 
     def __init__(self) -> None:
         self._stamp: tuple[Any, ...] = ()
         self._table: tuple[pl.DataFrame, Schema] | None = None
         self._raw: Raw | None = None
 
-    def __call__(self, step: Step, show: Take, keep: Take, folder: Path, set_to: dict[str, Any]) -> None:
-        """Release a table; shows figures, and again when models were compared, and has the release kept."""
-        settings = Settings.from_dict(set_to)
+    def __call__(self, step: Step, show: Publish, keep: Publish, folder: Path, values: dict[str, Any]) -> None:
+        """Release a table; publish its figures, the release, and the figures with the comparison of the models."""
+        settings = Settings.from_dict(values)
         frame, schema = self._open(folder, step)
-        release, figures = shape(frame, schema, settings, step)
+        release, figures = release_table(frame, schema, settings, step)
         show(figures | {"utility": None})
         keep(release)
         if settings.model is None or not schema.target:
@@ -86,28 +86,20 @@ class Shaper:
         return self._raw
 
 
-def make_shaper() -> Shaper:
-    """One that has released something before, so that what it needs most is loaded or compiled."""
+def make_runner() -> Runner:
+    """Return a runner that has released a small table, so that imports and kernels are loaded."""
     census = make_census(300)
     anonymize(census.frame, census.schema, 5)
-    return Shaper()
+    return Runner()
 
 
-def shape(frame: pl.DataFrame, schema: Schema, settings: Settings, step: Step) -> tuple[Release, dict[str, Any]]:
-    """Release the table, with figures as plain values; ``step`` is told what is done next, and may raise to stop it."""
+def release_table(
+    frame: pl.DataFrame, schema: Schema, settings: Settings, step: Step
+) -> tuple[Release, dict[str, Any]]:
+    """Return the release and its figures as plain values; ``step`` announces the next step, and may raise to stop."""
     begun = time.perf_counter()
     step("Grouping rows")
-    weighted = settings.weighted(schema)
-    release = anonymize(
-        frame,
-        weighted,
-        settings.k,
-        method=settings.method,
-        constraints=settings.constraints(),
-        suppression=settings.suppression,
-        random_state=SEED,
-        **settings.options(),
-    )
+    release = anonymize_with(settings, frame, schema)
     step("Measuring")
     figures = {
         "settings": settings.to_dict(),
@@ -135,8 +127,16 @@ def shape(frame: pl.DataFrame, schema: Schema, settings: Settings, step: Step) -
     return release, figures
 
 
+def anonymize_with(settings: Settings, frame: pl.DataFrame, schema: Schema, recoding: str | None = None) -> Release:
+    """Release a table with these settings."""
+    return anonymize(
+        frame, settings.weighted(schema), settings.k, method=settings.method, constraints=settings.constraints(),
+        recoding=recoding, suppression=settings.suppression, random_state=SEED, **settings.options(),
+    )  # fmt: skip
+
+
 def count_sizes(sizes: SizeCounts) -> list[dict[str, Any]]:
-    """How many groups, and rows in them, are of each size, in a few ranges that grow."""
+    """Return the numbers of groups and rows per range of group sizes."""
     if not len(sizes.rows):
         return []
     low, high = int(sizes.rows[0]), int(sizes.rows[-1])
@@ -152,7 +152,7 @@ def count_sizes(sizes: SizeCounts) -> list[dict[str, Any]]:
 
 
 def draw_sample(frame: pl.DataFrame, release: Release) -> dict[str, Any]:
-    """Some rows before and after, and which of their cells were changed."""
+    """Return some rows before and after anonymization."""
     n = len(release.labels)
     chosen = np.sort(np.random.default_rng(SEED).choice(n, min(SAMPLE_ROWS, n), replace=False))
     after = release.frame[chosen.tolist()]
@@ -166,7 +166,7 @@ def _text(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Convert a value to one that JSON can represent."""
     if isinstance(value, dict):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -179,7 +179,7 @@ def plain(value: Any) -> Any:
 
 
 def train_raw(frame: pl.DataFrame, schema: Schema, name: str, estimator: Any, step: Step) -> Raw:
-    """Train a model on raw rows; a part is held out to compare on."""
+    """Train a model on raw rows; hold out some of them for the comparison."""
     step(f"Training a {name} on raw rows")
     opened = frames.open_frame(frame)
     parts = part_rows(FactoredFrame.of(opened), schema, None, TEST_SIZE, SEED)
@@ -189,24 +189,15 @@ def train_raw(frame: pl.DataFrame, schema: Schema, name: str, estimator: Any, st
 
 
 def compare_models(frame: pl.DataFrame, schema: Schema, settings: Settings, raw: Raw, step: Step) -> dict[str, Any]:
-    """What a model loses that is trained on a release of the training rows, on rows that it has not seen."""
+    """Compare a model trained on raw rows with one trained on their release, on held-out rows."""
     step(f"Training a {raw.name} on the release")
     parts, names = raw.parts, features(schema)
-    release = anonymize(
-        frame[parts.rows.tolist()],
-        settings.weighted(schema),
-        settings.k,
-        method=settings.method,
-        constraints=settings.constraints(),
-        recoding=usable_recoding(settings.method, None),
-        suppression=settings.suppression,
-        random_state=SEED,
-        **settings.options(),
-    )
+    recoding = usable_recoding(settings.method, None)
+    release = anonymize_with(settings, frame[parts.rows.tolist()], schema, recoding)
     released, y = release.frame.select(names), parts.y[release.rows]
     with telling_why(raw.name):
         retrained = seeded(raw.estimator, SEED).fit(released, y)
-    step("Comparing both")
+    step("Comparing the models")
     seen = parts.held_out.frame.select(names).to_native()
     found: Comparison = compare(raw.model, retrained, seen, parts.truth, (raw.rows, parts.y), (released, y), schema)
     return {

@@ -1,4 +1,4 @@
-"""The duel: a row could join one of two groups, and a person says which; what they prefer becomes weights."""
+"""The decision panel: a person chooses which of two groups a row should join, and weights are learned from that."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from nicegui import ui
 
 from shoal.jobs.weights import Option, Question
-from shoal.studio.desk import Workspace
 from shoal.studio.pages import layout
+from shoal.studio.workspace import Workspace
 
-WORDS = (
-    "A row must join one of two groups, and each would blur other values of it. Choose the group that keeps what "
-    "matters for your purpose: your choices become weights, and the release follows them."
+INTRODUCTION = (
+    "A row can join one of two groups, and each group generalises different values. Choose the group that keeps the "
+    "details that you need: weights are learned from your choices, and the release uses them."
 )
-SEEKING = "Looking for a question …"
+SEARCHING = "Searching for a question …"
 KEYS = """(pressed) => {
   const choices = {arrowleft: 'first', 1: 'first', arrowright: 'second', 2: 'second', arrowdown: 'skip', s: 'skip',
     u: 'undo'};
@@ -27,8 +27,8 @@ KEYS = """(pressed) => {
   pressed.event.preventDefault();
   emit(choice);
 }"""
-"""Which key decides what, while the duel is shown; arrows then do not scroll the page."""
-TAKE = "event => { event.dataTransfer.setData('text/plain', 'row'); event.dataTransfer.effectAllowed = 'move'; }"
+"""Maps keys to choices while the panel is shown; arrow keys then do not scroll the page."""
+DRAG = "event => { event.dataTransfer.setData('text/plain', 'row'); event.dataTransfer.effectAllowed = 'move'; }"
 OVER = "event => event.currentTarget.classList.add('shoal-over')"
 AWAY = (
     "event => event.currentTarget.contains(event.relatedTarget) || event.currentTarget.classList.remove('shoal-over')"
@@ -56,7 +56,7 @@ TOUCH = """event => {
   row.addEventListener('touchmove', move, {passive: false});
   for (const name of ['touchend', 'touchcancel']) row.addEventListener(name, end, {once: true});
 }"""
-"""The same by a finger: screens that are touched know of no other dragging."""
+"""Drag and drop on touch screens, which do not send drag events."""
 DROP = "event => { event.currentTarget.classList.remove('shoal-over'); emit(); }"
 STYLE = """
 .shoal-duel { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem; width: 100%; align-items: start; }
@@ -89,30 +89,30 @@ STYLE = """
 """
 
 
-class Duel:
-    """The question that is open, and what was learned from the answers so far."""
+class DecisionPanel:
+    """The open question, and the weights learned from the decisions so far."""
 
-    def __init__(self, desk: Workspace, start: Callable[[], Awaitable[None]]) -> None:
-        self._desk = desk
+    def __init__(self, workspace: Workspace, start: Callable[[], Awaitable[None]]) -> None:
+        self._workspace = workspace
         self._start = start
         self._busy = False
         with ui.element("div").classes("shoal-duel"):
             with ui.card().classes("w-full gap-3"):
-                ui.label(WORDS)
+                ui.label(INTRODUCTION)
                 self._draw_tools()
                 with ui.element("div").classes("shoal-sides") as self._sides:
                     self._first = self._draw_group("first", "duel-first")
                     self._row = self._draw_row()
                     self._second = self._draw_group("second", "duel-second")
-            self._learned = WeightChart([one.name for one in desk.schema.quasi])
+            self._learned = WeightChart([one.name for one in workspace.schema.quasi])
         ui.keyboard(ignore=["input", "select", "textarea"]).on("key", self._press, js_handler=KEYS)
 
     async def enter(self) -> None:
-        """Show the question that is open, when the person comes here."""
-        # The focus would stay on the tab, where arrows mean something else.
+        """Show the open question when the person opens the tab."""
+        # The focus would stay on the tab, where arrow keys switch tabs.
         ui.run_javascript("document.activeElement?.blur()")
         if not self._row.content:
-            self._count.text = SEEKING
+            self._count.text = SEARCHING
         await self._do(lambda: None)
 
     def _draw_tools(self) -> None:
@@ -121,7 +121,7 @@ class Duel:
             for title, icon, press, testid in (
                 ("Skip", "skip_next", "skip", "duel-skip"),
                 ("Undo", "undo", "undo", "duel-undo"),
-                ("Start anew", "restart_alt", "restart", "duel-restart"),
+                ("Start over", "restart_alt", "restart", "duel-restart"),
             ):
                 button = ui.button(title, icon=icon, on_click=lambda press=press: self._decide(press))
                 layout.mark(button.props("outline no-caps padding='xs sm'"), testid)
@@ -139,7 +139,7 @@ class Duel:
             await self._decide(choice)
 
         with ui.element("div").classes("shoal-side shoal-group").props("role=button tabindex=0") as box:
-            layout.mark(box, testid, f"Let the row join the {choice} group").props(f"data-choice={choice}")
+            layout.mark(box, testid, f"Put the row into the {choice} group").props(f"data-choice={choice}")
             for event in ("click", "keydown.enter.prevent", "keydown.space.prevent"):
                 box.on(event, choose, args=[])
             box.on("dragover.prevent", js_handler=OVER)
@@ -149,7 +149,7 @@ class Duel:
 
     def _draw_row(self) -> ui.html:
         with ui.element("div").classes("shoal-side shoal-person").props("draggable=true") as box:
-            layout.mark(box, "duel-row").on("dragstart", js_handler=TAKE)
+            layout.mark(box, "duel-row").on("dragstart", js_handler=DRAG)
             box.on("touchstart.passive", self._press, js_handler=TOUCH)
             return ui.html("", sanitize=False)
 
@@ -157,25 +157,28 @@ class Duel:
         await self._decide(event.args)
 
     async def _decide(self, choice: str) -> None:
-        """Take a decision and show the next question; the release follows afterwards, as it takes longer."""
-        actions: dict[str, Callable[[], None]] = {"undo": self._desk.undo, "restart": self._desk.restart_duel}
-        act = actions.get(choice, lambda: self._desk.answer(choice))
+        """Make a decision and show the next question; update the release afterwards, as it takes longer."""
+        actions: dict[str, Callable[[], None]] = {
+            "undo": self._workspace.undo,
+            "restart": self._workspace.restart_decisions,
+        }
+        act = actions.get(choice, lambda: self._workspace.answer(choice))
         if await self._do(act) and choice not in ("skip", "restart"):
             await self._start()
 
     async def _do(self, act: Callable[[], None]) -> bool:
-        """Do something, and show the question that is open then; whether that worked."""
-        if self._busy:  # what is pressed meanwhile was meant for the question before
+        """Call a function, and show the open question afterwards; return True if that worked."""
+        if self._busy:  # a key pressed meanwhile was meant for the previous question
             return False
         self._busy = True
         try:
-            done, found = await layout.do(look, self._desk, act)
+            done, found = await layout.do(act_and_ask, self._workspace, act)
         finally:
             self._busy = False
         if found is not None:
             self._show(found)
-        elif self._count.text == SEEKING:
-            self._count.text = "There is nothing to decide."
+        elif self._count.text == SEARCHING:
+            self._count.text = "There is no question to decide."
         return done
 
     def _show(self, found: AskedQuestion) -> None:
@@ -189,7 +192,7 @@ class Duel:
 
 
 class AskedQuestion(NamedTuple):
-    """A question, and what is known by then."""
+    """Question, and the weights learned so far."""
 
     question: Question
     weights: dict[str, float]
@@ -198,28 +201,28 @@ class AskedQuestion(NamedTuple):
     skipped: int
 
 
-def look(desk: Workspace, act: Callable[[], None]) -> AskedQuestion:
-    """Do something, then see which question is open and what was learned so far."""
+def act_and_ask(workspace: Workspace, act: Callable[[], None]) -> AskedQuestion:
+    """Call a function, then return the open question and the weights learned so far."""
     act()
-    question, duel = desk.ask(), desk.duel()
-    skipped = sum(one.choice == "skip" for one in duel.log)
-    return AskedQuestion(question, duel.weights, duel.uncertainty, len(duel.log) - skipped, skipped)
+    question, session = workspace.ask(), workspace.weight_session()
+    skipped = sum(one.choice == "skip" for one in session.log)
+    return AskedQuestion(question, session.weights, session.uncertainty, len(session.log) - skipped, skipped)
 
 
 def count_words(decided: int, skipped: int) -> str:
-    """How many decisions there are, in words."""
-    told = "No decision yet" if decided == 0 else f"{decided} decision{'s' if decided > 1 else ''} so far"
-    return told + (f", {skipped} skipped" if skipped else "")
+    """Describe the number of decisions in words."""
+    words = "No decision yet" if decided == 0 else f"{decided} decision{'s' if decided > 1 else ''} so far"
+    return words + (f", {skipped} skipped" if skipped else "")
 
 
 class WeightChart:
-    """Weights with whiskers: how sure each is after the decisions so far."""
+    """Learned weights as bars, with whiskers for their uncertainty."""
 
     def __init__(self, names: list[str]) -> None:
         self._lines: dict[str, tuple[ui.element, ui.element, ui.label]] = {}
         with ui.card().classes("w-full gap-2"):
-            layout.heading("What your choices say", 2)
-            ui.label("How much each attribute weighs; the line is how far it may be off.").classes("soft shoal-small")
+            layout.heading("Learned weights", 2)
+            ui.label("Each line shows the uncertainty of a weight.").classes("soft shoal-small")
             with ui.element("div").classes("shoal-learned"):
                 for name in names:
                     self._lines[name] = self._line(name)
@@ -232,28 +235,26 @@ class WeightChart:
         return bar, whisker, layout.mark(ui.label("").classes("shoal-number"), f"learned-{name}")
 
     def show(self, weights: dict[str, float], uncertainty: dict[str, float]) -> None:
-        """Move bars and whiskers to where they belong."""
+        """Update the bars and whiskers."""
         most = max([2.0, *(weights[name] + uncertainty[name] for name in self._lines)])
-        for name, (bar, whisker, told) in self._lines.items():
+        for name, (bar, whisker, label) in self._lines.items():
             weight, off = weights[name], uncertainty[name]
             low = max(weight - off, 0.0)
             bar.style(f"width: {100 * weight / most:.1f}%")
             whisker.style(f"left: {100 * low / most:.1f}%; width: {100 * (weight + off - low) / most:.1f}%")
-            told.text = f"{weight:.2f} ± {off:.2f}"
+            label.text = f"{weight:.2f} ± {off:.2f}"
 
 
 def group_html(title: str, key: str, group: Option, row: dict[str, Any]) -> str:
-    """A group as it would be with the row, and what the row loses of each attribute there."""
-    # Where nothing is lost, all rows of the group have the value of this one.
+    """Return a group that includes the row, with the loss of the row in each attribute."""
+    # An attribute without loss has the same value in all rows of the group.
     lines = "".join(
         _lost_line(shown(group.values[name] if lost > 0 else row[name]), lost) for name, lost in group.loss.items()
     )
     mean = sum(group.loss.values()) / max(len(group.loss), 1)
-    told = f"{group.size} rows, mean loss {layout.percent(mean)}"
-    head = (
-        f'<h3>{title} <span class="shoal-key">{key}</span></h3><div class="soft shoal-small truncate mb-1">{told}</div>'
-    )
-    return head + lines
+    words = f"{group.size} rows, mean loss {layout.percent(mean)}"
+    head = f'<h3>{title} <span class="shoal-key">{key}</span></h3>'
+    return f'{head}<div class="soft shoal-small truncate mb-1">{words}</div>{lines}'
 
 
 def _lost_line(value: str, lost: float) -> str:
@@ -264,15 +265,15 @@ def _lost_line(value: str, lost: float) -> str:
 
 
 def row_html(row: dict[str, Any]) -> str:
-    """The row, attribute by attribute."""
+    """Return the row as one line per attribute."""
     lines = "".join(
         f'<div class="shoal-line"><span class="soft" title="{escape(name)}">{escape(name)}</span>'
         f'<b title="{escape(shown(value))}">{escape(shown(value))}</b></div>'
         for name, value in row.items()
     )
-    return f'<h3>The row</h3><div class="soft shoal-small mb-1">drag it to a group</div>{lines}'
+    return f'<h3>Row</h3><div class="soft shoal-small mb-1">Drag it onto a group</div>{lines}'
 
 
 def shown(value: Any) -> str:
-    """A value as people read it."""
+    """Format a value; a dash stands for a missing one."""
     return "–" if value is None or value == "" else str(value)
