@@ -12,11 +12,12 @@ from shoal import (
     TCloseness,
 )
 from shoal.anonymizers import method_names
+from shoal.partition import recoding
 
 METHODS = method_names()
 
 
-RECODINGS = ["interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample"]
+RECODINGS = list(recoding.RECODINGS)
 
 
 CONSTRAINTS = [

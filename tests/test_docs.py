@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from shoal import cli
+from shoal.partition.recoding import LEVEL, RECODINGS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -128,6 +129,13 @@ def test_every_public_name_is_documented():
     text = "\n".join((DOCS / name).read_text(encoding="utf-8") for name in PAGES)
     missing = [name for name in shoal.__all__ if not re.search(rf"\b{re.escape(name)}\b", text)]
     assert missing == []
+
+
+def test_every_recoding_has_a_row():
+    rows = re.findall(
+        r"(?m)^\| `(\w+)` \|", (DOCS / "methods.md").read_text(encoding="utf-8").partition("## Recodings")[2]
+    )
+    assert rows == [*RECODINGS, LEVEL.name]
 
 
 @pytest.mark.parametrize("path", LINKED, ids=lambda path: path.name)

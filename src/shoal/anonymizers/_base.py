@@ -26,7 +26,7 @@ from shoal.parameters import RANDOM_STATE, Checked, Choice, Constraint, Real, Wh
 from shoal.partition.cut_tree import Cuts, asked_of, settle
 from shoal.partition.geometry import Bounds, Nodes, bounds
 from shoal.partition.handover import CoarseCuts, FittedPartition, ReleasedRows
-from shoal.partition.recoding import RECODINGS, build_groups, recode, recode_as_nodes, release_frame
+from shoal.partition.recoding import RECODINGS, build_groups, needs, recode, recode_as_nodes, release_frame
 from shoal.partition.suppression import trim
 from shoal.partition.table_summary import TableSummary
 from shoal.privacy.counts import count_groups
@@ -321,12 +321,12 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _classes_of(self, job: PartitionInput, y: Any, target: Any = None) -> np.ndarray | None:
         """The class of each row, where the recoding asks for it; ``target`` is known of rows that are fitted."""
-        if self.recoding_in_use != "majority":
+        if not needs(self.recoding_in_use, "classes"):
             return None
         if y is None and not self.schema_.target:
             raise ShoalError(
-                "recoding='majority' asks for the class of each row that is released: give the schema a target, or "
-                "pass y for these rows (fit learns from one table, anonymize(X, y) releases another)."
+                f"recoding={self.recoding_in_use!r} asks for the class of each row that is released: give the schema a "
+                "target, or pass y for these rows (fit learns from one table, anonymize(X, y) releases another)."
             )
         values = read_labels(read_target(job.rows, self.schema_) if y is None else y, job.table.n_rows)
         if values.ndim == 2:
@@ -339,12 +339,12 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[np.ndarray, nw.DataFrame[Any]]:
         """Suppress what may be suppressed, and decide what each group is released as."""
         recoding = self.recoding_in_use
-        if recoding == "majority" and classes is None:
+        if classes is None and needs(recoding, "classes"):
             # The search took it for rows whose classes are known; of these rows they are not.
             recoding = "representative"
         labels = self._suppress(job, labels, sets=recoding == "set")
         # Only a draw needs random numbers; anything else must not advance a generator that others share.
-        random = random_source(self.random_state) if recoding == "sample" else None
+        random = random_source(self.random_state) if needs(recoding, "random") else None
         nodes = self._released_nodes()
         if nodes is not None:
             recoded = recode_as_nodes(job.table, labels, nodes)

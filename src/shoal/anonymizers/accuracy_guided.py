@@ -56,7 +56,7 @@ from shoal.models.targets import features, read_target
 from shoal.parameters import FLAG, JOBS, SCORING, Choice, Constraint, Real, Whole, having
 from shoal.partition.binned_trees import CRITERIA, FORMS
 from shoal.partition.cut_tree import Cuts, count_threads
-from shoal.partition.recoding import RECODINGS, recode, released_rows
+from shoal.partition.recoding import RECODINGS, needs, recode, recodings_that_publish, released_rows
 from shoal.privacy.models import PrivacyModel
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, 0.15, "mondrian")
@@ -410,7 +410,7 @@ class AccuracyGuided(Anonymizer):
                 model = self._train(self.model, given.of(released), y[known])
             except DataError:
                 # Ranges and sets are texts, and not every model takes those.
-                if self.recoding in ("interval", "set"):
+                if self.recoding in recodings_that_publish("texts"):
                     return -np.inf
                 raise
             return self._score(model, given.take(held_out), y[held_out])
@@ -507,7 +507,7 @@ class AccuracyGuided(Anonymizer):
         return self._grouping.codes_left(attribute)
 
     def _classes_of(self, job: PartitionInput, y: Any, target: Plan | None = None) -> np.ndarray | None:
-        if self.recoding_in_use != "majority":
+        if not needs(self.recoding_in_use, "classes"):
             return None
         if y is None and target is not None and target.guide.classes is not None:
             return target.guide.classes

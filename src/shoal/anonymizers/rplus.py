@@ -41,7 +41,7 @@ from shoal.parameters import JOBS, Constraint
 from shoal.partition.box_tree import BoxPartition, FrameStore, alike, longer
 from shoal.partition.cut_tree import PACKED, Cuts, asked_of, count_threads, grow_cuts, grow_parts, make_task
 from shoal.partition.handover import ReleasedRows
-from shoal.partition.recoding import build_groups, recode
+from shoal.partition.recoding import build_groups, needs, recode
 from shoal.privacy.models import KAnonymity, PrivacyModel, check_constraints
 from shoal.privacy.rules import make_guard
 
@@ -284,9 +284,9 @@ class RPlusTree(Anonymizer):
                 "Rows can be inserted and deleted only where none is suppressed, but "
                 f"suppression={self.suppression!r}: fit with suppression=0."
             )
-        if self.recoding == "majority" and not self.schema_.target:
+        if needs(self.recoding, "classes") and not self.schema_.target:
             raise ShoalError(
-                "recoding='majority' asks for the class of rows that come later: give the schema a target."
+                f"recoding={self.recoding!r} asks for the class of rows that come later: give the schema a target."
             )
         if self._kept is None:
             assert self._frame is not None
@@ -340,7 +340,7 @@ class RPlusTree(Anonymizer):
     def _release_groups(
         self, frame: nw.DataFrame[Any], table: Table, members: np.ndarray | None, labels: np.ndarray
     ) -> nw.DataFrame[Any]:
-        random = random_source(self.random_state) if self.recoding == "sample" else None
+        random = random_source(self.random_state) if needs(self.recoding, "random") else None
         guard = make_guard((), table)
         classes = self._classes_of(PartitionInput(FactoredFrame.of(frame), table, members, (), guard, 1), None)
         return build_groups(frame, recode(table, labels, self.recoding, members, random, classes))

@@ -22,7 +22,7 @@ from shoal.data.value_text import plain_text
 from shoal.errors import DataError, GuaranteeError
 from shoal.partition.handover import ReleasedRows
 from shoal.partition.losses import Loss
-from shoal.partition.recoding import TEXT_RECODINGS
+from shoal.partition.recoding import recodings_that_publish
 from shoal.partition.table_summary import TableSummary
 from shoal.privacy.counts import count_groups
 from shoal.privacy.models import KAnonymity, check_constraints, show_level
@@ -171,9 +171,9 @@ def as_written(
     quasi = [one.name for one in schema.quasi]
     opened = frames.open_frame(released)
     frame = opened.to_native()
-    if recoding in TEXT_RECODINGS:
+    if recoding in recodings_that_publish("texts"):
         frame = frame.with_columns(_as_texts(opened[name], as_names=as_names) for name in quasi)
-    elif recoding == "mean":
+    elif recoding in recodings_that_publish("numbers"):
         means = [one.name for one in schema.quasi if one.kind == "numeric"]
         frame = frame.with_columns(_as_mean(frame[name], is_date=name in dates) for name in means)
     return restore_texts(frame, raw, schema, marks)

@@ -17,10 +17,10 @@ from shoal.models.guides import name_of
 from shoal.models.named import around, make_model
 from shoal.models.targets import features, target_of, task_of
 from shoal.parameters import SEED, Constraint, Whole
-from shoal.partition.recoding import RECODINGS
+from shoal.partition.recoding import recodings_that_publish
 from shoal.privacy.models import PrivacyModel, check_constraints
 
-USABLE = ("auto", *(name for name in RECODINGS if name not in ("interval", "set")))
+USABLE = ("auto", *recodings_that_publish("row", "values", "numbers"))
 """Recodings that keep the domain of the values, so that a model trained on a release accepts raw rows."""
 _SET_BY_THE_CELL = ("schema", "k", "random_state")
 

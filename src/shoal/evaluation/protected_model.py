@@ -18,6 +18,7 @@ from shoal.errors import DataError, ShoalError
 from shoal.models.guides import read_labels
 from shoal.models.targets import read_target
 from shoal.parameters import Constraint, check_parameters, having, instance_of
+from shoal.partition.recoding import recodings_that_publish
 
 
 def _can(name: str) -> Callable[[Any], bool]:
@@ -83,7 +84,7 @@ class ProtectedModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             anonymizer.set_params(model=clone(self.model))
         released = anonymizer.fit_transform(X, y)
         recoding = anonymizer.recoding_in_use
-        if recoding in ("interval", "level", "set"):
+        if recoding in recodings_that_publish("texts"):
             raise ShoalError(
                 f"recoding={recoding!r} does not suit a model that must accept raw rows: "
                 "set the anonymizer's recoding to 'representative'."

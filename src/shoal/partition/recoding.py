@@ -1,9 +1,15 @@
-"""Recoding: release each group with one value for each quasi-identifier."""
+"""Recoding: release each group with one value for each quasi-identifier.
+
+A recoding is one function with one registration: ``@recoding(...)`` adds it to ``RECODINGS``, from which anonymizers,
+engines, reports, the command line and the studio read its name, its description and its properties.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -19,9 +25,54 @@ from shoal.data.schema import Schema
 from shoal.data.table import TOP, Column, Table
 from shoal.partition.geometry import Nodes, bounds, distinct_values, forms, group_members, measure_geometry
 
-TEXT_RECODINGS = ("interval", "set", "level")
-"""Recodings that may replace a value by a range, a set or a node, as text."""
-RECODINGS = ("interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample")
+Published = Literal["texts", "row", "values", "numbers"]
+
+
+@dataclass(frozen=True)
+class GroupRecoding:
+    """One way to release a group."""
+
+    name: str
+    description: str
+    """What a group is released as."""
+    publishes: Published
+    """``"texts"`` that cover the values of all rows of the group, one ``"row"`` of the group, ``"values"`` of each
+    attribute that occur in it, or also computed ``"numbers"`` for numeric attributes."""
+    function: Callable[..., Any]
+    """Recode groups, given the table, the labels and what it ``needs``: the value of each attribute in each group, or
+    the row that represents each group if it publishes rows."""
+    needs: tuple[str, ...] = ()
+    """Further arguments: ``"random"`` or ``"classes"``, which :func:`recode` describes."""
+
+
+RECODINGS: dict[str, GroupRecoding] = {}
+"""The recodings that can follow every partition, by name."""
+
+
+def recoding(
+    name: str, description: str, publishes: Published, needs: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as a recoding; for the arguments see :class:`GroupRecoding`."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        RECODINGS[name] = GroupRecoding(name, description, publishes, function, needs)
+        return function
+
+    return register
+
+
+def recodings_that_publish(*kinds: Published) -> list[str]:
+    """Return the names of the recodings that publish texts, rows, values or numbers.
+
+    >>> recodings_that_publish("texts")
+    ['interval', 'set', 'level']
+    """
+    return [one.name for one in (*RECODINGS.values(), LEVEL) if one.publishes in kinds]
+
+
+def needs(name: str, argument: str) -> bool:
+    """Return whether a recoding needs an argument besides the table and the labels."""
+    return name in RECODINGS and argument in RECODINGS[name].needs
 
 
 class Recoded(NamedTuple):
@@ -46,11 +97,8 @@ def recode(
     table : Table
     labels : int array (n,)
         Group of each row, -1 for suppressed ones.
-    recoding : {"interval", "set", "representative", "medoid", "centroid", "median", "majority", "mean", "sample"}
-        Ranges and common ancestors; ranges and sets; the row nearest to the group's centre; the row with the least sum
-        of distances to the others; the row nearest to the group's mean, each attribute in units of its spread; medians
-        (and most frequent values); the row nearest to the median among those of the group's most frequent class; means
-        (and most frequent values); a row drawn at random.
+    recoding : str
+        A name of ``RECODINGS``, which describe themselves.
     members : bool array (n,), optional
         Rows that are released, if only some are. Ranges, ancestors and sets cover all rows of a group; a row that
         represents its group is a released one.
@@ -59,19 +107,12 @@ def recode(
     classes : int array (n,), optional
         Class of each row, for ``"majority"``.
     """
-    if recoding in ("interval", "set"):
-        return _spans(table, labels, sets=recoding == "set")
-    if members is not None:
+    one = RECODINGS[recoding]
+    if members is not None and one.publishes != "texts":
         labels = _of_members(labels, members)
-    if recoding in ("mean", "median"):
-        return _centers(table, labels, means=recoding == "mean")
-    if recoding == "sample":
-        rows = _drawn_rows(table, labels, random)
-    elif recoding == "majority":
-        rows = _majority_rows(table, labels, classes)
-    else:
-        rows = _central_rows(table, labels, recoding)
-    return {column.name: Recoded(rows=rows) for column in table.quasi}
+    known = {"random": random, "classes": classes}
+    found = one.function(table, labels, **{name: known[name] for name in one.needs})
+    return {column.name: Recoded(rows=found) for column in table.quasi} if one.publishes == "row" else found
 
 
 def recode_as_nodes(table: Table, labels: np.ndarray, nodes: Nodes) -> dict[str, Recoded]:
@@ -94,6 +135,20 @@ def recode_as_nodes(table: Table, labels: np.ndarray, nodes: Nodes) -> dict[str,
             values = np.where(everything, TOP, np.array(_ranges(column, low, high, texts), object)).tolist()
         recoded[column.name] = Recoded(values)
     return recoded
+
+
+LEVEL = GroupRecoding("level", "nodes at the levels that Flash chose; Flash only", "texts", recode_as_nodes, ("nodes",))
+"""Follows no other partition, because only Flash decides on nodes before it recodes."""
+
+
+@recoding("interval", "ranges, and the lowest common nodes of hierarchies", "texts")
+def _intervals(table: Table, labels: np.ndarray) -> dict[str, Recoded]:
+    return _spans(table, labels, sets=False)
+
+
+@recoding("set", "ranges, and sets of values instead of nodes", "texts")
+def _ranges_and_sets(table: Table, labels: np.ndarray) -> dict[str, Recoded]:
+    return _spans(table, labels, sets=True)
 
 
 def _spans(table: Table, labels: np.ndarray, *, sets: bool) -> dict[str, Recoded]:
@@ -178,19 +233,26 @@ def _of_members(labels: np.ndarray, members: np.ndarray) -> np.ndarray:
     return np.where(members | ~has_members[labels], labels, -1)
 
 
-def _central_rows(table: Table, labels: np.ndarray, recoding: str) -> np.ndarray:
+@recoding("representative", "the row nearest to the centre of the group", "row")
+def _representatives(table: Table, labels: np.ndarray) -> np.ndarray:
     order, starts = _released_groups(labels)
     geometry = measure_geometry(table)
-    if recoding == "medoid":
-        return kernel.medoids(table.codes, order, starts, geometry, None)
-    if recoding == "centroid":
-        spread = [
-            _variance(column, labels, on_line=form == LINE)
-            for column, form in zip(table.quasi, geometry.form, strict=True)
-        ]
-        return kernel.medoids(table.codes, order, starts, geometry, np.array(spread))
     center = kernel.centers(table.codes, order, starts, geometry)
     return kernel.nearest_rows(table.codes, order, starts, center, geometry)
+
+
+@recoding("medoid", "the row with the least sum of distances to the other rows", "row")
+def _medoids(table: Table, labels: np.ndarray) -> np.ndarray:
+    return kernel.medoids(table.codes, *_released_groups(labels), measure_geometry(table), None)
+
+
+@recoding("centroid", "the row nearest to the mean, with each attribute in units of its spread", "row")
+def _rows_nearest_to_mean(table: Table, labels: np.ndarray) -> np.ndarray:
+    geometry = measure_geometry(table)
+    spread = [
+        _variance(column, labels, on_line=form == LINE) for column, form in zip(table.quasi, geometry.form, strict=True)
+    ]
+    return kernel.medoids(table.codes, *_released_groups(labels), geometry, np.array(spread))
 
 
 def _variance(column: Column, labels: np.ndarray, *, on_line: bool) -> float:
@@ -203,6 +265,12 @@ def _variance(column: Column, labels: np.ndarray, *, on_line: bool) -> float:
     return float(counts @ (positions - counts @ positions / n) ** 2 / n)
 
 
+@recoding("median", "the median of each number, and the most frequent of other values", "values")
+def _medians(table: Table, labels: np.ndarray) -> dict[str, Recoded]:
+    return _centers(table, labels, means=False)
+
+
+@recoding("majority", "the row nearest to the median among those of the most frequent class", "row", ("classes",))
 def _majority_rows(table: Table, labels: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
     """Return the row nearest to the median among those of the most frequent class (the lowest if tied)."""
     order, starts = _released_groups(labels)
@@ -219,6 +287,12 @@ def _majority_rows(table: Table, labels: np.ndarray, classes: np.ndarray | None)
     return kernel.nearest_to_median(table.codes, order, starts, eligible, measure_geometry(table))
 
 
+@recoding("mean", "the mean of each number or date, and the most frequent of other values", "numbers")
+def _means(table: Table, labels: np.ndarray) -> dict[str, Recoded]:
+    return _centers(table, labels, means=True)
+
+
+@recoding("sample", "a row drawn at random", "row", ("random",))
 def _drawn_rows(table: Table, labels: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
     """Draw one row per group; rows are first sorted by content, so that the draw ignores the order of the table."""
     random = random if random is not None else np.random.default_rng(0)

@@ -39,7 +39,7 @@ from shoal.engines.spark.engine import SparkEngine, as_polars, quoted_column
 from shoal.engines.spark.worker import answer_all
 from shoal.errors import DataError, ShoalError
 from shoal.partition.losses import Loss
-from shoal.partition.recoding import TEXT_RECODINGS
+from shoal.partition.recoding import recodings_that_publish
 from shoal.privacy.rules import membership
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _with_alike(released: DataFrame, engine: SparkEngine, cut: Fragmentation, y:
             if field.name in values:
                 # Rows that mean the same may be written in several ways, such as 40 and 40.0: they get one.
                 value = values[field.name]
-                column = sf.lit(_as_text(value) if method.recoding in TEXT_RECODINGS else value)
+                column = sf.lit(_as_text(value) if method.recoding in recodings_that_publish("texts") else value)
             columns.append(column.cast(field.dataType).alias(field.name))
         released = released.unionByName(rows.select(*columns))
     return released
@@ -323,7 +323,7 @@ def _released_type(
     """Names and types of the released columns, which Spark must know before there are any rows."""
     from pyspark.sql import types
 
-    as_text = recoding in TEXT_RECODINGS
+    as_text, computed = (recoding in recodings_that_publish(kind) for kind in ("texts", "numbers"))
     quasi = {one.name: one for one in schema.quasi}
     hidden = {one.name for one in schema.identifiers} | set(left_out(y, schema))
     fields = []
@@ -331,7 +331,7 @@ def _released_type(
         kind = field.dataType
         if field.name in quasi and as_text:
             kind = types.StringType()
-        elif field.name in quasi and recoding == "mean" and quasi[field.name].kind == "numeric":
+        elif field.name in quasi and computed and quasi[field.name].kind == "numeric":
             kind = types.DateType() if field.name in dates else types.DoubleType()
         if field.name not in hidden:
             fields.append(types.StructField(field.name, kind))

@@ -24,7 +24,7 @@ from shoal.engines.tasks.checking import check_pieces
 from shoal.engines.tasks.engine import CHANGED, Piece, PieceEngine, PieceReader, TaskRunner, pieces_of, plain_types
 from shoal.engines.tasks.shelf import UNFINISHED, RowExchange, written_whole
 from shoal.errors import DataError
-from shoal.partition.recoding import TEXT_RECODINGS
+from shoal.partition.recoding import recodings_that_publish
 from shoal.privacy.checking import Checked, Judge
 from shoal.privacy.models import PrivacyModel
 
@@ -131,7 +131,7 @@ class Tasks(NamedTuple):
         read_guide = column_reader(self.reading.guide)
         guide = None if read_guide is None else read_guide(frames.open_frame(raw))
         raw = raw.drop(self.hidden)
-        if method.recoding not in TEXT_RECODINGS:
+        if method.recoding not in recodings_that_publish("texts"):
             # A suppressed row has a mark in columns of texts, and nothing in others.
             raw = raw.with_columns(pl.col(pl.Enum).cast(pl.String))
         seen = files.mark_missing(raw, self.reading.marks, self.reading.schema.names)
