@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from shoal import cli
+from shoal.partition.losses import LOSSES
 from shoal.partition.recoding import LEVEL, RECODINGS
 
 ROOT = Path(__file__).parents[1]
@@ -136,6 +137,11 @@ def test_every_recoding_has_a_row():
         r"(?m)^\| `(\w+)` \|", (DOCS / "methods.md").read_text(encoding="utf-8").partition("## Recodings")[2]
     )
     assert rows == [*RECODINGS, LEVEL.name]
+
+
+def test_every_loss_is_documented():
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    assert [name for name in LOSSES if f"loss.{name}" not in page] == []
 
 
 @pytest.mark.parametrize("path", LINKED, ids=lambda path: path.name)

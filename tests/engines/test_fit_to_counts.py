@@ -110,7 +110,7 @@ def test_populations_are_counted_too(asked):
     assert check(found, schema, [KAnonymity(4), asked]).holds
     local = anonymize(frame, schema, 4, method="flash", constraints=[asked], suppression=0.1)
     assert counted.part.loss.ncp == pytest.approx(local.loss.ncp)
-    assert counted.part.n_rows == 300
+    assert counted.part.sizes.n_rows == 300
 
 
 def test_what_needs_all_rows_of_a_group_is_refused(census):

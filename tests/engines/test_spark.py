@@ -328,7 +328,7 @@ def test_only_rows_that_are_handed_out_count_in_the_loss(spark, tmp_path):
     anonymizer = SparkAnonymizer(method, rows_per_fragment=500)
     anonymizer.fit_transform(written(spark, frame, tmp_path))
     assert anonymizer.fragments_.max() >= 3_000
-    assert sum(part.n_rows for part in anonymizer._parts()) == 1_010
+    assert sum(part.sizes.n_rows for part in anonymizer._parts()) == 1_010
 
 
 def test_words_for_true_and_false_are_needed(spark, tmp_path):

@@ -166,7 +166,7 @@ def test_texts_identifiers_marks_and_suppressed_rows_are_as_in_memory(census, tm
     local = anonymize(texts.with_columns(missing.alias("race")), schema, 10, **how)
     assert found.n_fragments == 1
     assert local.loss.ncp == pytest.approx(add_losses(found.parts).ncp)
-    assert sum(part.n_suppressed for part in found.parts) == local.suppressed > 0
+    assert sum(part.sizes.n_suppressed for part in found.parts) == local.suppressed > 0
     assert written.schema["race"] == written.schema["condition"] == pl.String
     assert written.cast(pl.String).equals(local.frame.cast(pl.String))
     # Words that no row of a file has are not in it either.
@@ -282,7 +282,7 @@ def test_means_of_nothing_are_missing_where_rows_are_suppressed(census, tmp_path
     census[0].with_columns(race.alias("race"), *nothing).write_parquet(source)
     schema = Schema([*census[1], *(Attribute(str(kind)) for kind in (pl.Int64, pl.Float64, pl.Date))])
     found, written = release(source, schema, tmp_path / "out", rows=10_000, recoding="mean", suppression=0.05)
-    assert sum(part.n_suppressed for part in found.parts) > 0
+    assert sum(part.sizes.n_suppressed for part in found.parts) > 0
     assert written["Float64", "Date"].null_count().row(0) == (written.height, written.height)
 
 

@@ -21,7 +21,7 @@ from shoal.data.table import TOP, Table
 from shoal.data.value_text import plain_text
 from shoal.errors import DataError, GuaranteeError
 from shoal.partition.handover import ReleasedRows
-from shoal.partition.losses import Loss
+from shoal.partition.losses import LOSSES, GroupSizes, Loss, LossMeasure, each_loss, sum_sizes
 from shoal.partition.recoding import recodings_that_publish
 from shoal.partition.table_summary import TableSummary
 from shoal.privacy.counts import count_groups
@@ -33,12 +33,8 @@ class PartialRelease(NamedTuple):
     """What is released of a fragment."""
 
     frame: nw.DataFrame[Any] | None
-    n_rows: int
-    """Rows that are handed out."""
-    n_groups: int
-    n_suppressed: int
-    squares: float
-    """Sum of the squared sizes of the groups."""
+    sizes: GroupSizes
+    """Of the rows that are handed out."""
     loss: Loss
 
 
@@ -74,8 +70,7 @@ def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: b
     loss = released.loss(members, is_part=table.weights is None)
     counts = count_groups(labels, (), members, table.weights).sizes
     sizes, n_suppressed = (counts[:-1], int(counts[-1])) if (labels < 0).any() else (counts, 0)
-    squares = float((sizes.astype(float) ** 2).sum())
-    return PartialRelease(frame, int(counts.sum()), int(np.count_nonzero(sizes)), n_suppressed, squares, loss)
+    return PartialRelease(frame, sum_sizes(sizes, n_suppressed), loss)
 
 
 def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table, members: np.ndarray | None) -> None:
@@ -111,46 +106,43 @@ def seed_of(random_state: Any) -> int:
     return int(random_state) if isinstance(random_state, numbers.Integral) else int(random_state.randint(2**31))
 
 
-N_NUMBERS = 8
-"""Numbers that tell of a part, before those of its attributes."""
+ADDED_UP = [one.name for one in LOSSES.values() if one.adds in ("mean", "sum")]
+"""Losses of parts that give those of the table."""
+N_SIZES = len(GroupSizes._fields)
+N_NUMBERS = N_SIZES + len(ADDED_UP)
+"""Numbers of a part, before those of its attributes."""
 
 
 def as_numbers(part: PartialRelease) -> list[float]:
     """What a part loses as numbers that can be added up over parts."""
-    n, loss = part.n_rows, part.loss
-    whole = [float(n), float(part.n_groups), float(part.n_suppressed), part.squares, loss.gil]
-    return whole + [n * value for value in (loss.ncp, loss.granularity, loss.ngil, *loss.by_attribute.values())]
+    n, loss = part.sizes.n_rows, part.loss
+    added = [loss.values[name] * (n if LOSSES[name].adds == "mean" else 1) for name in ADDED_UP]
+    return [*map(float, part.sizes), *added, *(n * value for value in loss.by_attribute.values())]
 
 
 def from_numbers(numbers: Sequence[float], names: Sequence[str]) -> PartialRelease:
     """The part that all parts are together, whose numbers were added up; ``names`` are those of the attributes."""
-    n_rows, n_groups, n_suppressed, squares, gil = numbers[:5]
-    ncp, granularity, ngil, *lost = (value / max(n_rows, 1) for value in numbers[5:])
-    by_attribute = dict(zip(names, lost, strict=True))
-    # Sizes of groups tell the two that are missing, once all parts are known.
-    loss = Loss(ncp, granularity, gil, ngil, math.nan, math.nan, math.nan, by_attribute)
-    return PartialRelease(None, int(n_rows), int(n_groups), int(n_suppressed), squares, loss)
+    sizes = GroupSizes(*map(int, numbers[:N_SIZES]))
+    per = {"mean": max(sizes.n_rows, 1), "sum": 1}
+    values = {name: numbers[N_SIZES + i] / per[LOSSES[name].adds] for i, name in enumerate(ADDED_UP)}
+    by_attribute = {name: value / per["mean"] for name, value in zip(names, numbers[N_NUMBERS:], strict=True)}
+    return PartialRelease(None, sizes, Loss(each_loss(sizes, lambda one: values.get(one.name, math.nan)), by_attribute))
 
 
 def add_losses(parts: Sequence[PartialRelease]) -> Loss:
     """What all fragments lose together; how frequent values are in the whole table is not known, nor is the entropy."""
-    n, suppressed = sum(part.n_rows for part in parts), sum(part.n_suppressed for part in parts)
+    sizes = GroupSizes(*map(sum, zip(*(part.sizes for part in parts), strict=True)))
 
     def mean(values: Iterable[float]) -> float:
-        return sum(part.n_rows * value for part, value in zip(parts, values, strict=True)) / max(n, 1)
+        return sum(part.sizes.n_rows * value for part, value in zip(parts, values, strict=True)) / max(sizes.n_rows, 1)
 
-    return Loss(
-        ncp=mean(part.loss.ncp for part in parts),
-        granularity=mean(part.loss.granularity for part in parts),
-        gil=sum(part.loss.gil for part in parts),
-        ngil=mean(part.loss.ngil for part in parts),
-        discernibility=sum(part.squares for part in parts) + float(n) * suppressed,
-        average_group_size=(n - suppressed) / max(sum(part.n_groups for part in parts), 1),
-        non_uniform_entropy=math.nan,
-        by_attribute={
-            name: mean(part.loss.by_attribute[name] for part in parts) for name in parts[0].loss.by_attribute
-        },
-    )
+    def add(one: LossMeasure) -> float:
+        if one.adds == "never":
+            return math.nan
+        return (mean if one.adds == "mean" else sum)(part.loss.values[one.name] for part in parts)
+
+    names = parts[0].loss.by_attribute
+    return Loss(each_loss(sizes, add), {name: mean(part.loss.by_attribute[name] for part in parts) for name in names})
 
 
 def as_written(
@@ -201,5 +193,5 @@ def _as_texts(series: nw.Series[Any], *, as_names: bool) -> pl.Series:
 def part_alike(schema: Schema, n_rows: int) -> PartialRelease:
     """What becomes of rows that are all alike: they are released as they are."""
     nothing = dict.fromkeys((one.name for one in schema.quasi), 0.0)
-    loss = Loss(0.0, 0.0, 0.0, 0.0, float(n_rows) ** 2, float(n_rows), 0.0, nothing)
-    return PartialRelease(None, n_rows, 1, 0, float(n_rows) ** 2, loss)
+    sizes = sum_sizes(np.array([n_rows]), 0)
+    return PartialRelease(None, sizes, Loss(each_loss(sizes, lambda one: 0.0), nothing))

@@ -20,7 +20,7 @@ from shoal.data import frames
 from shoal.data.files import replacing
 from shoal.data.schema import Schema
 from shoal.partition.geometry import group_members
-from shoal.partition.losses import Loss
+from shoal.partition.losses import LOSSES, Loss
 from shoal.partition.recoding import recodings_that_publish
 from shoal.privacy.models import MODELS, show_level
 from shoal.privacy.risk import Risk, SizeCounts
@@ -184,7 +184,7 @@ def render(content: Mapping[str, Any], title: str, template: str = "report.html.
     )
     filters: dict[str, Any] = {"percent": show_share, "level": show_level, "listed": listed, "asked": show_asked}
     templates.filters |= filters | {"count": lambda number: f"{number:,}"}
-    templates.globals["recodings_that_publish"] = recodings_that_publish
+    templates.globals |= {"losses": LOSSES, "recodings_that_publish": recodings_that_publish}
     return templates.get_template(template).render(title=title, **content)
 
 

@@ -98,7 +98,7 @@ def stage(
             # Rows that are not handed out are needed to see what holds in the population.
             everyone = (written, kind) if member_of is None else (folder / "population.parquet", "parquet")
             parts = _write(released, *everyone, separator)
-            loss, suppressed = add_losses(parts), sum(part.n_suppressed for part in parts)
+            loss, suppressed = add_losses(parts), sum(part.sizes.n_suppressed for part in parts)
             yield StagedFile(
                 session, schema, *everyone, separator, loss, suppressed, cut_into, findings, (written, kind)
             )

@@ -126,7 +126,7 @@ class SparkAnonymizer:
 
     def suppressed(self) -> int:
         """How many rows are suppressed; known when the loss is."""
-        return sum(part.n_suppressed for part in self._parts())
+        return sum(part.sizes.n_suppressed for part in self._parts())
 
     def _parts(self) -> list[PartialRelease]:
         if not hasattr(self, "_known"):
@@ -140,7 +140,7 @@ class SparkAnonymizer:
         assert self._released is not None
         names = [one.name for one in self.method.schema.quasi]
         found = _observed(self._observation) if membership(self.method.constraints) is None else None
-        refined = int(self.fragments_.sum()) - sum(part.n_rows for part in self._known)
+        refined = int(self.fragments_.sum()) - sum(part.sizes.n_rows for part in self._known)
         # Who only looked at some rows has seen only some fragments.
         if found is None or found[0] != refined:
             row = self._released.agg(*_sums(names)).first()

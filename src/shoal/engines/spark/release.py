@@ -213,7 +213,7 @@ class StagedFiles(NamedTuple):
     @property
     def suppressed(self) -> int:
         """Number of suppressed rows."""
-        return sum(part.n_suppressed for part in self.pieces.parts)
+        return sum(part.sizes.n_suppressed for part in self.pieces.parts)
 
     def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
         """Measure every privacy model on the rows of the files."""
