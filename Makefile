@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-slow test-extras dp bench reproduce reproduce-quick reproduce-toy lock clean
+.PHONY: help demo test test-slow test-extras hooks dp bench reproduce reproduce-quick reproduce-toy lock clean
 
 help:
 	@echo "make demo   protect a model of an embedded census and look at the result"
 	@echo "make test   tests, linters and type checks"
 	@echo "make test-slow  tests that take long"
 	@echo "make test-extras  the extras for large tables, each in an environment with nothing else"
+	@echo "make hooks  linters and type checks before every commit"
 	@echo "make dp     what the baselines with differential privacy need, for their tests to run too"
 	@echo "make bench  benchmarks against peers"
 	@echo "make reproduce        the papers' tables and figures, and docs/papers.md, in two and a half hours on two cores;"
@@ -50,6 +51,9 @@ test-%-alone: .alone-%/.made
 	touch $@
 
 .PRECIOUS: .alone-%/.made
+
+hooks: $(VENV)/.test
+	$(BIN)/pre-commit install
 
 # The forest of diffprivlib does not run beside current scikit-learn, so it has an environment of its own.
 DIFFPRIVLIB := $(CURDIR)/.peer-diffprivlib/bin/python
