@@ -19,7 +19,7 @@ from shoal.partition.recoding import LEVEL, RECODINGS
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
-LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(DOCS / name for name in PAGES)]
+LINKED = [*sorted(ROOT.glob("*.md")), *(DOCS / name for name in PAGES)]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -159,6 +159,10 @@ def test_console_examples_use_options_that_exist(path):
 def test_the_readme_shows_commands():
     shown = {call[0] for call in shoal_calls(ROOT / "README.md")}
     assert shown >= {"inspect", "anonymize", "check", "protect", "frontier"}
+
+
+def test_the_citation_names_the_version():
+    assert f"\nversion: {shoal.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES)
