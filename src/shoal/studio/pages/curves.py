@@ -1,4 +1,4 @@
-"""Curves of hits against false alarms, on axes that show what happens where few are accused."""
+"""ROC curves of attacks on membership, on logarithmic axes that show low false positive rates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
+from shoal.attacks.membership import MEMBERSHIP
 from shoal.studio.pages import layout
 from shoal.studio.pages.figures import CHART_TEXT, tooltip
 
@@ -13,11 +14,11 @@ LOWEST_RATE = 1e-3
 MOST_LINES = 4
 COLOURS = ("var(--sea)", "var(--coral)", "#8c6bb1", "#b8860b")
 DASHES = ("solid", [8, 3], [2, 2], [8, 3, 2, 3])
-"""Lines differ in more than their colour."""
+"""Dashes, because lines must differ in more than their colour."""
 IN_PERCENT = "value => (100 * value).toPrecision(1) * 1 + ' %'"
 TOLD = (
-    "point => point.seriesName + '<br>finds ' + (100 * point.value[1]).toPrecision(3) * 1 + ' % of the members<br>'"
-    " + 'with ' + (100 * point.value[0]).toPrecision(3) * 1 + ' % false alarms'"
+    "point => point.seriesName + '<br>TPR ' + (100 * point.value[1]).toPrecision(3) * 1 + ' %<br>'"
+    " + 'FPR ' + (100 * point.value[0]).toPrecision(3) * 1 + ' %'"
 )
 
 
@@ -29,37 +30,37 @@ def draw(name: str, found: dict[str, Any]) -> None:
             ui.label("No attack has a curve.").classes("soft")
             return
         chart = ui.echart(roc_chart(found), renderer="svg").classes("w-full h-80 shoal-chart").props("role=img")
-        layout.mark(chart, "audit-curve", f"Hits against false alarms. {model_of(name)}")
+        layout.mark(chart, "audit-curve", f"ROC curves. {model_of(name)}")
 
 
 def model_of(name: str) -> str:
-    """A model by what it was trained on."""
+    """Return the title of a model by its training rows."""
     return "Model of raw rows" if name == "raw rows" else f"Model of the release ({name})"
 
 
 def roc_chart(found: dict[str, Any]) -> dict[str, Any]:
-    """The strongest attacks as lines, and the line of who guesses."""
-    areas = {one["attack"]: one["area"] or 0 for one in found["attacks"] if one["risk"] == "membership"}
+    """Return a chart of the strongest attacks, and of guessing."""
+    areas = {one["attack"]: one["area"] or 0 for one in found["attacks"] if one["risk"] == MEMBERSHIP.name}
     strongest = sorted(found["curves"], key=lambda attack: areas.get(attack, 0), reverse=True)[:MOST_LINES]
     lines = [
-        _line(f"{attack}, area {areas.get(attack, 0):.2f}", _points(*found["curves"][attack]), colour, dash)
+        _line(f"{attack}, AUC {areas.get(attack, 0):.2f}", _points(*found["curves"][attack]), colour, dash)
         for attack, colour, dash in zip(strongest, COLOURS, DASHES, strict=False)
     ]
-    chance = _line("by chance", [[LOWEST_RATE, LOWEST_RATE], [1, 1]], "var(--soft)", [3, 4])
+    chance = _line("guessing", [[LOWEST_RATE, LOWEST_RATE], [1, 1]], "var(--soft)", [3, 4])
     return {
         "animation": False,
         "grid": {"left": 64, "right": 20, "top": 16, "bottom": 92},
         "textStyle": CHART_TEXT,
         "legend": {"bottom": 0, "textStyle": CHART_TEXT, "itemWidth": 30},
         "tooltip": tooltip("item") | {":formatter": TOLD},
-        "xAxis": _log_axis("false alarms: others taken for members", 28),
-        "yAxis": _log_axis("hits: members found", 48),
+        "xAxis": _log_axis("false positive rate", 28),
+        "yAxis": _log_axis("true positive rate", 48),
         "series": [*lines, chance],
     }
 
 
 def _points(false_alarms: list[float], hits: list[float]) -> list[list[float]]:
-    """What can be drawn on logarithmic axes."""
+    """Return the points that logarithmic axes can show."""
     pairs = zip(false_alarms, hits, strict=True)
     return [[max(x, LOWEST_RATE), max(y, LOWEST_RATE)] for x, y in pairs if x >= LOWEST_RATE or y >= LOWEST_RATE]
 
