@@ -186,7 +186,7 @@ class Described(Constraint):
 
 
 @dataclass(frozen=True)
-class Checked(Constraint):
+class CustomCheck(Constraint):
     """Values that a function accepts, which otherwise raises a sentence of its own."""
 
     text: str
@@ -225,7 +225,7 @@ class OneOf(Constraint):
 
     def _refuse(self, name: str, value: Any, owner: str) -> None:
         for member in self.members:
-            if isinstance(member, Checked):
+            if isinstance(member, CustomCheck):
                 member._refuse(name, value, owner)
         super()._refuse(name, value, owner)
 

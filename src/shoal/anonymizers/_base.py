@@ -22,7 +22,7 @@ from shoal.data.table import Missing, Table, encode, encode_like, restrict, take
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.models.guides import guide_from_values, name_of, read_labels
 from shoal.models.targets import read_target
-from shoal.parameters import RANDOM_STATE, Checked, Choice, Constraint, Real, Whole, check_parameters
+from shoal.parameters import RANDOM_STATE, Choice, Constraint, CustomCheck, Real, Whole, check_parameters
 from shoal.partition.cut_tree import Cuts, asked_of, settle
 from shoal.partition.geometry import Bounds, Nodes, bounds
 from shoal.partition.handover import CoarseCuts, FittedPartition, ReleasedRows
@@ -86,9 +86,9 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
-        "schema": Checked("a Schema", require_schema) | None,
+        "schema": CustomCheck("a Schema", require_schema) | None,
         "k": Whole(least=1),
-        "constraints": Checked("a list of privacy models", check_constraints),
+        "constraints": CustomCheck("a list of privacy models", check_constraints),
         "recoding": Choice(RECODINGS),
         "suppression": Real(least=0, most=1, hint="0.02 allows 2 % of the rows"),
         "missing": Choice(get_args(Missing)),

@@ -19,7 +19,7 @@ import typer
 
 from shoal.cli.startup import import_sklearn
 from shoal.errors import ShoalError
-from shoal.privacy.base import Option, PrivacyModel
+from shoal.privacy.base import LevelOption, PrivacyModel
 from shoal.privacy.models import MODELS
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Levels:
         values |= {option.field: value for option, value in self._given_of(model.options)}
         return model.from_options(values, self.members if model.about_population else self.sensitive, k)
 
-    def _given_of(self, options: Sequence[Option]) -> list[tuple[Option, Any]]:
+    def _given_of(self, options: Sequence[LevelOption]) -> list[tuple[LevelOption, Any]]:
         given = [(option, self._given[option.parameter]) for option in options]
         return [(option, value) for option, value in given if value is not None]
 
@@ -130,7 +130,7 @@ class Levels:
             raise ShoalError(f"--members {self.members} needs {needed}: add one.")
 
 
-def _level_parameter(option: Option, hint: Any) -> inspect.Parameter:
+def _level_parameter(option: LevelOption, hint: Any) -> inspect.Parameter:
     details: dict[str, Any] = (
         {"metavar": "KIND"} if get_origin(hint) is Literal else {"parser": whole if hint is int else number}
     )

@@ -25,7 +25,7 @@ from shoal.data.schema import Schema, require_schema
 from shoal.data.table import Column, Table, encode, restrict, take_rows
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.evaluation.provenance import fingerprint
-from shoal.parameters import WEIGHTS, Checked, Constraint, Described, Whole
+from shoal.parameters import WEIGHTS, Constraint, CustomCheck, Described, Whole
 from shoal.partition.clusters import Clustering, node_costs, weights_of
 from shoal.partition.recoding import Recoded, recode
 from shoal.reports.report import dump_json
@@ -130,7 +130,7 @@ class WeightSession:
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "frame": Described("a table"),
-        "schema": Checked("a Schema", require_schema),
+        "schema": CustomCheck("a Schema", require_schema),
         "k": Whole(least=2),
         "weights": WEIGHTS | None,
         "random_state": Whole(least=0),

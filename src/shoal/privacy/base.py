@@ -67,7 +67,7 @@ class Control(NamedTuple):
         return f"a {'whole ' * self.is_whole}number {start} {self.high:,g}"
 
 
-class Option(NamedTuple):
+class LevelOption(NamedTuple):
     """An option of the command line, and the field of a privacy model that it sets.
 
     An option of a field without a default asks for the model; the other options of the model say more about it.
@@ -109,7 +109,7 @@ class PrivacyModel(ABC):
         True if groups are compared with the whole table; checks list such models last.
     unbounded : str
         The meaning of an infinite level.
-    options : tuple of Option
+    options : tuple of LevelOption
         The options of the command line.
     control : Control or None
         The field of the studio for the level that the first option gives; None if the studio has none.
@@ -124,7 +124,7 @@ class PrivacyModel(ABC):
     about_population: ClassVar[bool] = False
     compares: ClassVar[bool] = False
     unbounded: ClassVar[str] = "No bound can be given."
-    options: ClassVar[tuple[Option, ...]] = ()
+    options: ClassVar[tuple[LevelOption, ...]] = ()
     control: ClassVar[Control | None] = None
     standard: ClassVar[tuple[dict[str, Any], ...]] = ()
     attribute: str | None
@@ -211,7 +211,7 @@ class PrivacyModel(ABC):
     # How people ask for the model
 
     @classmethod
-    def levels_asked(cls) -> tuple[Option, ...]:
+    def levels_asked(cls) -> tuple[LevelOption, ...]:
         """Return the options that ask for the model, each of which gives a level."""
         needed = {one.name for one in fields(cls) if one.default is MISSING}  # type: ignore[arg-type]
         return tuple(option for option in cls.options if option.field in needed)

@@ -17,7 +17,7 @@ from shoal.privacy.base import MODELS as MODELS
 from shoal.privacy.base import (
     Better,
     Control,
-    Option,
+    LevelOption,
     PrivacyModel,
     Rule,
     SensitiveModel,
@@ -112,10 +112,10 @@ class LDiversity(SensitiveModel):
     strict: ClassVar[bool] = True
     unbounded: ClassVar[str] = "A group has too few different values."
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"l": 1}, {"l": 1, "kind": "entropy"})
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("l", "--l", "l-diversity: sensitive values in every group."),
-        Option("kind", "--l-kind", "Kind of l-diversity: distinct (default), entropy or recursive."),
-        Option("c", "--c", "Factor c of recursive (c, l)-diversity."),
+    options: ClassVar[tuple[LevelOption, ...]] = (
+        LevelOption("l", "--l", "l-diversity: sensitive values in every group."),
+        LevelOption("kind", "--l-kind", "Kind of l-diversity: distinct (default), entropy or recursive."),
+        LevelOption("c", "--c", "Factor c of recursive (c, l)-diversity."),
     )
     control: ClassVar[Control | None] = Control("l: sensitive values in a group", low=2, high=1000, step=1)
 
@@ -205,9 +205,11 @@ class TCloseness(SensitiveModel):
     better: ClassVar[Better] = "lower"
     compares: ClassVar[bool] = True
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"t": 1.0},)
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("t", "--t", "t-closeness: distance of a group from the whole table."),
-        Option("distance", "--t-distance", "Distance of t-closeness: auto (default), equal, ordered or hierarchical."),
+    options: ClassVar[tuple[LevelOption, ...]] = (
+        LevelOption("t", "--t", "t-closeness: distance of a group from the whole table."),
+        LevelOption(
+            "distance", "--t-distance", "Distance of t-closeness: auto (default), equal, ordered or hierarchical."
+        ),
     )
     control: ClassVar[Control | None] = Control("t: distance to the whole table", low=0, high=1, step=0.05, above=True)
 
@@ -272,8 +274,8 @@ class DeltaDisclosure(SensitiveModel):
         "A value of the table is absent from a group, which reveals that no one in the group has it."
     )
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"delta": 1.0},)
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("delta", "--delta", "delta-disclosure: log ratio of shares in group and table."),
+    options: ClassVar[tuple[LevelOption, ...]] = (
+        LevelOption("delta", "--delta", "delta-disclosure: log ratio of shares in group and table."),
     )
 
     def __post_init__(self) -> None:
@@ -321,9 +323,9 @@ class BetaLikeness(SensitiveModel):
     compares: ClassVar[bool] = True
     unbounded: ClassVar[str] = "The share of a value grows more in a group than any bound of this kind allows."
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"beta": 1.0}, {"beta": 1.0, "kind": "enhanced"})
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("beta", "--beta", "beta-likeness: gain of a share in a group."),
-        Option("kind", "--beta-kind", "Kind of beta-likeness: basic (default) or enhanced."),
+    options: ClassVar[tuple[LevelOption, ...]] = (
+        LevelOption("beta", "--beta", "beta-likeness: gain of a share in a group."),
+        LevelOption("kind", "--beta-kind", "Kind of beta-likeness: basic (default) or enhanced."),
     )
 
     def __post_init__(self) -> None:
@@ -369,8 +371,8 @@ class AlphaKAnonymity(SensitiveModel):
     name: ClassVar[str] = "(alpha, k)-anonymity"
     better: ClassVar[Better] = "lower"
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"alpha": 1.0, "k": 1},)
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("alpha", "--alpha", "(alpha, k)-anonymity: largest share of a value in a group."),
+    options: ClassVar[tuple[LevelOption, ...]] = (
+        LevelOption("alpha", "--alpha", "(alpha, k)-anonymity: largest share of a value in a group."),
     )
 
     def __post_init__(self) -> None:
@@ -422,8 +424,8 @@ class KMap(PrivacyModel):
     name: ClassVar[str] = "k-map"
     better: ClassVar[Better] = "higher"
     about_population: ClassVar[bool] = True
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("k", "--kmap", "k-map: rows of the population that a released row may be."),
+    options: ClassVar[tuple[LevelOption, ...]] = (
+        LevelOption("k", "--kmap", "k-map: rows of the population that a released row may be."),
     )
 
     def __post_init__(self) -> None:
@@ -463,9 +465,9 @@ class DeltaPresence(PrivacyModel):
     name: ClassVar[str] = "delta-presence"
     better: ClassVar[Better] = "within"
     about_population: ClassVar[bool] = True
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("low", "--presence-low", "delta-presence: least share of a group.", default=0.0),
-        Option("high", "--presence-high", "delta-presence: largest share of a group.", default=1.0),
+    options: ClassVar[tuple[LevelOption, ...]] = (
+        LevelOption("low", "--presence-low", "delta-presence: least share of a group.", default=0.0),
+        LevelOption("high", "--presence-high", "delta-presence: largest share of a group.", default=1.0),
     )
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.models.named import model_names
 from shoal.parameters import Real, Whole
-from shoal.privacy.base import Control, Option, PrivacyModel
+from shoal.privacy.base import Control, LevelOption, PrivacyModel
 from shoal.privacy.models import MODELS
 from shoal.studio.estimators import is_file_name
 
@@ -92,6 +92,6 @@ def offered_levels() -> dict[str, Control]:
     return {key: model.control for key, model in MODELS.items() if model.control is not None}
 
 
-def option_of(key: str) -> Option:
+def option_of(key: str) -> LevelOption:
     """Return the option of the command line for the level of a privacy model."""
     return MODELS[key].levels_asked()[0]
