@@ -34,12 +34,17 @@ class Fenced(doctest.DocTestParser):
         return parts
 
 
-def make_cli():
-    """The script that writes the page of the command line."""
-    spec = importlib.util.spec_from_file_location("make_cli", DOCS / "make_cli.py")
+def load_script(name):
+    """Return a script of the documentation as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def make_cli():
+    """The script that writes the page of the command line."""
+    return load_script("make_cli")
 
 
 def blocks(path, *languages):
@@ -107,6 +112,13 @@ def test_the_commands_of_getting_started_print_what_the_page_shows(tmp_path, mon
 
 def test_the_page_of_the_command_line_is_up_to_date():
     assert (DOCS / "cli.md").read_text(encoding="utf-8") == make_cli().page(), "run: python docs/make_cli.py"
+
+
+def test_the_drawing_of_the_packages_is_up_to_date():
+    pytest.importorskip("grimp")
+    script = load_script("make_packages")
+    drawn = script.draw(script.read_layers(), script.needed(script.imports()))
+    assert script.PICTURE.read_text(encoding="utf-8") == drawn, "run: python docs/make_packages.py"
 
 
 def test_every_command_has_a_section():
