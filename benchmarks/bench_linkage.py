@@ -20,7 +20,9 @@ from _measure import in_turn, show
 from _peer import peer_python
 
 from shoal import anonymize
-from shoal.attacks.linkage import inference, linkability, singling_out
+from shoal.attacks.inference import inference
+from shoal.attacks.linkability import linkability
+from shoal.attacks.singling_out import singling_out
 from shoal.data.frames import convert
 from shoal.datasets import fetch_adult, make_census
 from shoal.intervals import Interval

@@ -29,9 +29,9 @@ from shoal import (
     PrivacyTreeClassifier,
     ProtectedModel,
 )
-from shoal.attacks import attribute
-from shoal.attacks._tree_inversion import ModelRows, count_errors, weigh_leaves
-from shoal.attacks.attribute import ATTACKS, infer_attribute
+from shoal.attacks._inversion import ModelRows, count_errors, set_up, weigh_leaves
+from shoal.attacks.attribute import ATTRIBUTE_VALUE, infer_attribute
+from shoal.attacks.registry import attacks_on
 from shoal.attacks.trees import find_trees, sum_leaves
 from shoal.data.frames import convert
 from shoal.datasets import fetch_nursery, make_census
@@ -43,6 +43,7 @@ from shoal.models import features, make_model, read_target
 CENSUS = make_census(900, seed=0)
 KNOWN = CENSUS.frame.select(features(CENSUS.schema))
 INCOME = read_target(CENSUS.frame, CENSUS.schema)
+ATTACKS = {one.name: one.view for one in attacks_on(ATTRIBUTE_VALUE)}
 FAST = {"learner": DecisionTreeClassifier(max_depth=5, min_samples_leaf=10, random_state=0)}
 
 
@@ -106,7 +107,7 @@ def test_trees_are_inverted_as_by_trying_row_by_row(model, column):
     X, y = table_of(n_values=3 + column // 3, column=column, seed=column)
     X, members, controls = X + 0.0, X[:100], X[100:]
     model.fit(members, y[:100])
-    scene = attribute._set_up(members, controls, column, None, 0)
+    scene = set_up(members, controls, column, None, 0)
     (found,) = infer_attribute(model, members, controls, column, attacks=["white-box"], **FAST)
     judged = np.concatenate(scene.judged)
     guesses, risks = guess_row_by_row(model, X[judged], column, np.unique(X[:, column]), scene.prior)
@@ -123,7 +124,7 @@ def test_trees_are_inverted_as_by_trying_row_by_row(model, column):
 def test_any_column_and_any_number_of_values(column, n_values):
     X, y = table_of(n_values=n_values, column=column, seed=10 + column)
     tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(X[:100], y[:100])
-    scene = attribute._set_up(X[:100], X[100:], column, None, 1)
+    scene = set_up(X[:100], X[100:], column, None, 1)
     (found,) = infer_attribute(tree, X[:100], X[100:], column, attacks="white-box", random_state=1, **FAST)
     guesses, _ = guess_row_by_row(tree, X[scene.judged[0]], column, np.unique(X[:, column]), scene.prior)
     assert found.accuracy.value == pytest.approx((guesses == X[scene.judged[0], column]).mean())
@@ -202,7 +203,7 @@ def test_trees_are_found_behind_pipelines_searches_and_releases():
 def test_what_is_no_tree_is_not_opened(model):
     X, y = table_of()
     model.fit(X[:100], y[:100])
-    with pytest.raises(ShoalError, match="'white-box' cannot be done, since .* is not made of trees"):
+    with pytest.raises(ShoalError, match="'white-box' does not apply, because .* is not a model of trees"):
         infer_attribute(model, X[:100], X[100:], 0, attacks=["white-box"])
     assert [one.attack for one in infer_attribute(model, X[:100], X[100:], 0, **FAST)] == list(ATTACKS)[:3]
 
@@ -284,7 +285,7 @@ def test_nursery_is_attacked_as_well_as_measured_elsewhere(data_folder):
     assert white_box.beats_baseline
     # The table holds every combination of features once: nothing can be learned from the others.
     assert ideal.accuracy.value < white_box.baseline.value
-    assert "this attack is below it" in ideal.note
+    assert "less accurate than guessing the most frequent value" in ideal.note
 
 
 # The attack by errors.
@@ -298,7 +299,7 @@ def test_errors_are_counted_and_smoothed():
 def test_fredrikson_is_the_formula_row_by_row():
     X, y = table_of(n=200)
     model = LogisticRegression().fit(X[:120], y[:120])
-    scene = attribute._set_up(X[:120], X[120:], 0, None, 0)
+    scene = set_up(X[:120], X[120:], 0, None, 0)
     (found,) = infer_attribute(
         model, X[:120], X[120:], 0, y_members=y[:120], y_controls=y[120:], attacks=["fredrikson"], **FAST
     )
@@ -431,7 +432,7 @@ def test_continuous_features_are_guessed_in_ranges(kind):
     for found in infer_attribute(model, frame[:500], frame[500:], "when", bins=2, attacks=["white-box"], **FAST):
         assert found.accuracy.value > 0.95
         assert found.baseline.value < 0.6
-    scene = attribute._set_up(frame[:500], frame[500:], "when", 4, 0)
+    scene = set_up(frame[:500], frame[500:], "when", 4, 0)
     assert scene.prior == pytest.approx([0.25] * 4, abs=0.01)
 
 
@@ -476,7 +477,7 @@ def test_learners_can_be_passed():
     ):
         found = infer_attribute(tree, X[:200], X[200:], 0, learner=learner, attacks=["ideal", "black-box"])
         assert [one.attack for one in found] == ["ideal", "black-box"]
-    with pytest.raises(ShoalError, match="The learner LinearRegression is no classifier"):
+    with pytest.raises(ShoalError, match="The learner LinearRegression is not a classifier"):
         infer_attribute(tree, X[:200], X[200:], 0, learner=LinearRegression())
     with pytest.raises(ShoalError, match="There is no learner 'magic': choose network, boosting, forest"):
         infer_attribute(tree, X[:200], X[200:], 0, learner="magic")
@@ -534,9 +535,9 @@ def refuse(n):
         (refuse, r"predict of the model fails on these rows \(out of order\)"),
         (lambda X: np.full(len(X), np.nan), "predict of the model returns no finite number for row 0"),
         (lambda X: np.array([None] * len(X)), r"answers nothing \(NaN\)"),
-        (lambda X: np.zeros(len(X) + 1), "returns 101 answers to 100 rows"),
-        (lambda X: 3, "returns 1 answers to 100 rows"),
-        (lambda X: np.zeros((len(X), 2)), "gives one answer"),
+        (lambda X: np.zeros(len(X) + 1), "returns 101 answers for 100 rows"),
+        (lambda X: 3, "returns 1 answers for 100 rows"),
+        (lambda X: np.zeros((len(X), 2)), "with a single answer"),
     ],
 )
 def test_broken_models_are_told_in_a_sentence(answer, message):
@@ -595,8 +596,8 @@ def test_unusable_rows_are_told():
     one_value = X.copy()
     one_value[:, 2] = 1.0
     cases = [
-        ((X[:10], X[100:], 0), "There are 10 members in which 'column 0' is known: pass 20 or more"),
-        ((X[:100], X[:19], 0), "There are 19 controls"),
+        ((X[:10], X[100:], 0), "There are only 10 members in which 'column 0' is known: pass 20 or more"),
+        ((X[:100], X[:19], 0), "There are only 19 controls"),
         ((X[:100], X[100:], 4), "There is no feature 4: choose column 0, column 1"),
         ((X[:100], X[100:], True), "There is no feature True"),
         ((frame[:100], frame[100:], "e"), "There is no feature 'e': choose a, b, c, d"),
@@ -604,7 +605,7 @@ def test_unusable_rows_are_told():
         ((X[:100], X[100:, :3], 0), "members has 4 columns, controls 3"),
         ((frame[:100], frame[100:].drop("c"), "a"), "Column 'c' is only in one of members and controls"),
         ((frame[:100].drop("c"), frame[100:], "a"), "Column 'c' is only in one of members and controls"),
-        ((frame[:100], X[100:], "a"), "one is a table, the other an array"),
+        ((frame[:100], X[100:], "a"), "Members and controls have different types"),
         ((frame[:100], frame[100:].to_pandas(), "a"), "are tables of polars and pandas: convert one"),
         ((frame[:100], frame[100:].cast(pl.String), "a"), "Column 'a' holds number in members, but text in controls"),
         ((X[:, 0], X[:, 0], 0), r"members has the shape \(200,\)"),
@@ -620,12 +621,12 @@ def test_unusable_settings_are_told():
     tree = DecisionTreeClassifier().fit(X, y)
     names = pl.DataFrame({"id": [f"n{i}" for i in range(1100)], "b": range(1100)})
     cases = [
-        ({"attacks": ["guess"]}, "There is no attack 'guess': choose ideal, black-box"),
+        ({"attacks": ["guess"]}, "There is no attack 'guess': choose among ideal, black-box"),
         ({"attacks": ["fredrikson"]}, "y_members is missing"),
         ({"y_members": y[:99]}, r"y_members has the shape \(99,\), but there are 100 members"),
-        ({"y_members": np.full(100, np.nan)}, "y_members is missing in 100 places"),
-        ({"y_members": np.full(100, "a")}, "The model never answers what y_members holds, such as .*'a'"),
-        ({"learner": None, "attacks": ["ideal"]}, "'ideal' cannot be done, since it learns, and learner is None"),
+        ({"y_members": np.full(100, np.nan)}, "y_members is missing in 100 rows"),
+        ({"y_members": np.full(100, "a")}, "The model never answers a label of y_members, such as .*'a'"),
+        ({"learner": None, "attacks": ["ideal"]}, "'ideal' does not apply, because no learner was passed"),
         ({"bins": 1}, "bins=1: choose a whole number from 2 on"),
         ({"random_state": -1}, "random_state=-1: choose"),
         ({"random_state": None}, "random_state=None: choose"),
@@ -652,5 +653,5 @@ def test_an_untrained_model_is_told(model, wrap):
     X, _ = table_of(n=200)
     with pytest.raises(ShoalError, match=r"predict of the model fails on these rows \(This .* is not fitted"):
         infer_attribute(wrap(model), X[:100], X[100:], 0, attacks=["black-box"], **FAST)
-    with pytest.raises(ShoalError, match="'white-box' cannot be done"):
+    with pytest.raises(ShoalError, match="'white-box' does not apply"):
         infer_attribute(wrap(model), X[:100], X[100:], 0, attacks=["white-box"], **FAST)

@@ -13,8 +13,13 @@ from shoal import Attribute, Hierarchy, LDiversity, Schema, anonymize, check
 from shoal._kernels import matching as kernel
 from shoal.attacks import _matching as matching
 from shoal.attacks import _predicates as predicates
-from shoal.attacks.linkage import _at_size, _excess, _neighbors, inference, linkability, singling_out
-from shoal.attacks.reidentification import disclose, reidentify
+from shoal.attacks._cells import _runs_of_codes, starts_of
+from shoal.attacks._matching import excess, nearest_released
+from shoal.attacks.disclosure import disclose
+from shoal.attacks.inference import inference
+from shoal.attacks.linkability import linkability
+from shoal.attacks.reidentification import reidentify
+from shoal.attacks.singling_out import _at_size, singling_out
 from shoal.data.frames import convert
 from shoal.datasets import fetch_adult, make_census
 from shoal.errors import ShoalError
@@ -99,12 +104,12 @@ def random_cells(random, n_columns=4, n_points=700, n_tuples=150):
         lists.append(cells)
         low += [here[codes].min(initial=np.inf, where=~np.isnan(here[codes])) for codes in cells]
         high += [here[codes].max(initial=-np.inf, where=~np.isnan(here[codes])) for codes in cells]
-    runs = [matching._runs_of_codes(codes.tolist()) for cells in lists for codes in cells]
+    runs = [_runs_of_codes(codes.tolist()) for cells in lists for codes in cells]
     flat = np.array([run for cell in runs for run in cell], np.int64).reshape(-1, 2)
-    found = kernel.Runs(matching.starts_of([len(run) for run in runs]), flat[:, 0], flat[:, 1], n_codes)
+    found = kernel.Runs(starts_of([len(run) for run in runs]), flat[:, 0], flat[:, 1], n_codes)
     nowhere = ~np.isfinite(low)
     ends = kernel.Ends(
-        matching.starts_of([12] * n_columns), matching.starts_of(n_codes), np.concatenate(place),
+        starts_of([12] * n_columns), starts_of(n_codes), np.concatenate(place),
         np.where(nowhere, np.nan, low), np.where(nowhere, np.nan, high), random.random(12 * n_columns),
         random.random(n_columns) + 0.5,
     )  # fmt: skip
@@ -145,7 +150,7 @@ def test_matching_kernels_equal_their_naive_twins(seed):
     table = random.integers(0, 3, (len(tuples), 6))
     truth = random.integers(-1, 6, len(points))
     filled = np.nonzero(table)
-    at = matching.starts_of(np.bincount(filled[0], minlength=len(tuples)))
+    at = starts_of(np.bincount(filled[0], minlength=len(tuples)))
     total, guess, most, right = kernel.tally_matches(points, truth, tuples, at, filled[1], table[filled], 6, runs)
     histograms = fits.astype(int) @ table
     np.testing.assert_array_equal(total, histograms.sum(axis=1))
@@ -163,7 +168,7 @@ def test_nearest_rows_equal_their_naive_twin(n):
     random = np.random.default_rng(n)
     points, tuples, runs, ends, sets = random_cells(random, n_points=60, n_tuples=40)
     sizes = random.integers(1, 4, len(tuples))
-    starts = matching.starts_of(sizes)
+    starts = starts_of(sizes)
     order = random.permutation(starts[-1])
     tuple_of = np.empty(len(order), int)
     tuple_of[order] = np.repeat(np.arange(len(tuples)), sizes)
@@ -177,7 +182,9 @@ def test_nearest_rows_equal_their_naive_twin(n):
 def test_equally_near_rows_are_drawn_evenly():
     frame = pl.DataFrame({"a": ["x"] * 20 + ["y"] * 20})
     columns = matching.open_tables(frame, frame, None, None, control_needed=False)
-    found = _neighbors(columns, np.repeat(matching.stack_codes(columns)[:1], 4000, axis=0), 1, np.random.default_rng(0))
+    found = nearest_released(
+        columns, np.repeat(matching.stack_codes(columns)[:1], 4000, axis=0), 1, np.random.default_rng(0)
+    )
     counts = np.bincount(found[:, 0], minlength=40)
     assert counts[20:].sum() == 0
     assert counts[:20].min() > 140  # 200 are expected; four standard deviations are 55
@@ -428,7 +435,7 @@ def test_the_journalist_counts_the_population():
     # Two equal rows that represent others stand for two people, though one person has these very values.
     found = reidentify(frame, pl.DataFrame({"age": [20, 20, 61, 61]}), Schema([Attribute("age")]), others)
     assert found.journalist.accuracy.value == 0.5
-    assert "fits 2 of 4 people" in found.journalist.note
+    assert "2 of 4 people match no released row" in found.journalist.note
 
 
 def attacks_on(people, released, others, schema):
@@ -491,7 +498,7 @@ def test_a_diverse_release_has_no_group_of_one_value(census):
     found = disclose(people, diverse.frame, schema, control=others)
     assert (plain.risks == 1).any()
     assert (found.risks < 1).all()
-    assert found.note.startswith("All rows that fit share one value for 0.0% of the people")
+    assert found.note.startswith("All rows that fit have one value for 0.0% of the people")
     assert found.accuracy.value < plain.accuracy.value
 
 
@@ -508,7 +515,7 @@ def test_disclosure_by_hand():
     assert found.baseline.value == pytest.approx(4 / 6)
     assert found.advantage.value == 0
     assert found.note == (
-        "All rows that fit share one value for 50.0% of the people; belief in a true value rises by 0.33 at most."
+        "All rows that fit have one value for 50.0% of the people; belief in a true value rises by at most 0.33."
     )
 
 
@@ -643,7 +650,7 @@ def test_the_interval_of_the_excess_holds_it_as_often_as_it_says():
         truth = (success - control) / (1 - control)
         held = 0
         for hits, others in zip(random.binomial(500, success, 400), random.binomial(500, control, 400), strict=True):
-            found = _excess(share_interval(int(hits), 500), share_interval(int(others), 500))
+            found = excess(share_interval(int(hits), 500), share_interval(int(others), 500))
             held += found.low <= truth <= found.high
         assert 0.92 <= held / 400 <= 0.98
 
@@ -659,10 +666,10 @@ def test_the_interval_of_a_difference_between_two_guesses_holds_it_as_often_as_i
 
 
 def test_the_excess_at_its_ends():
-    assert _excess(share_interval(500, 500), share_interval(0, 500)).value == 1
-    assert _excess(share_interval(10, 500), share_interval(500, 500)) == (0, -1, 1)
-    assert _excess(share_interval(500, 500), share_interval(500, 500)) == (0, -1, 1)
-    found = _excess(share_interval(0, 500), share_interval(0, 500))
+    assert excess(share_interval(500, 500), share_interval(0, 500)).value == 1
+    assert excess(share_interval(10, 500), share_interval(500, 500)) == (0, -1, 1)
+    assert excess(share_interval(500, 500), share_interval(500, 500)) == (0, -1, 1)
+    found = excess(share_interval(0, 500), share_interval(0, 500))
     assert found.low < found.value == 0 < found.high
 
 
@@ -742,16 +749,16 @@ def test_bad_input_is_refused_in_a_sentence(census):
         "no column in common": lambda: singling_out(people, people.rename(lambda name: name + "_"), others),
         "no column 'pay'": lambda: linkability(people, people, others, (["age"], ["pay"])),
         "The secret 'pay'": lambda: inference(people, people, others, "pay"),
-        "is among what is known": lambda: inference(people, people, others, "age", ["sex", "age"]),
-        "Nothing is known": lambda: inference(people, people, others, "age", []),
+        "is among the known columns": lambda: inference(people, people, others, "age", ["sex", "age"]),
+        "knows no column but": lambda: inference(people, people, others, "age", []),
         "'old' in the numeric column 'age'": lambda: singling_out(people, words, others),
         "and dates in the release": lambda: inference(people, days, others, "sex"),
         "and dates in the control": lambda: inference(people, people, days, "sex"),
         "'No node' in column 'sex'": lambda: singling_out(people, people.with_columns(sex=pl.lit("No node")), others),
         "is suppressed": lambda: reidentify(people, suppressed, schema),
-        "links all by itself": lambda: linkability(people, people, others, (["age", "sex"], ["sex"])),
-        "is no pair": lambda: linkability(people, people, others, ["age"]),
-        "must know something": lambda: linkability(people, people, others, (["age"], [])),
+        "links people by itself": lambda: linkability(people, people, others, (["age", "sex"], ["sex"])),
+        "is not a pair": lambda: linkability(people, people, others, ["age"]),
+        "A party has no column": lambda: linkability(people, people, others, (["age"], [])),
         "n_attacks=0": lambda: singling_out(people, people, others, n_attacks=0),
         "n_columns=99": lambda: singling_out(people, people, others, n_columns=99),
         "n_neighbors=5000": lambda: linkability(people, people, others, SIDES, n_neighbors=5000),
@@ -761,7 +768,7 @@ def test_bad_input_is_refused_in_a_sentence(census):
         "A Schema is needed": lambda: reidentify(people, people, None),
         "no quasi-identifier": lambda: reidentify(people, people, Schema([Attribute("age", "other")])),
         "no attribute 'pay'": lambda: disclose(people, people, schema, "pay"),
-        "not one sensitive attribute": lambda: disclose(people, people, Schema([Attribute("age")])),
+        "sensitive attributes of the schema are []": lambda: disclose(people, people, Schema([Attribute("age")])),
         "beside 'age'": lambda: disclose(people, people, Schema([Attribute("age")]), "age"),
         "is generalised or suppressed": lambda: disclose(people, anonymize(people, schema).frame, schema, "education"),
         "A dataframe is needed": lambda: reidentify([1, 2], people, schema),

@@ -10,14 +10,15 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 
 from shoal import LDiversity, ProtectedModel, anonymize, audit, make_model
-from shoal.attacks.results import AttackResult
-from shoal.attacks.wording import corrected, describe_membership
+from shoal.attacks.membership import MEMBERSHIP
+from shoal.attacks.registry import Finding
+from shoal.attacks.results import AttackResult, corrected
 from shoal.cli import run
 from shoal.datasets import make_census
 from shoal.errors import DataError, ShoalError
 from shoal.evaluation.provenance import Provenance, fingerprint
 from shoal.intervals import Interval
-from shoal.jobs.audit import Audit, compare_audits
+from shoal.jobs.audit import Audit
 from shoal.models import features, read_target, save_model
 
 CENSUS = make_census(1200)
@@ -57,7 +58,7 @@ def test_a_model_that_knows_nothing_gives_nothing_away():
     model = DummyClassifier(strategy="prior").fit(np.zeros((600, 1)), Y)
     found = audit(model, MEMBERS, CONTROLS, SCHEMA, attacks=["loss", "boosting", "network"])
     assert not found.verdicts[0].found
-    assert "None of 3 attacks was clearly better than chance" in found.verdicts[0].sentence
+    assert "None of 3 attacks was clearly better than guessing" in found.verdicts[0].sentence
 
 
 def test_the_most_exposed_rows_are_numbers_of_members(found):
@@ -75,7 +76,7 @@ def test_the_page_is_whole_and_offline(found, tmp_path):
     assert "Audit of &lt;a&gt; model" in page
     for one in found.verdicts:
         assert one.sentence.replace("'", "&#39;") in page
-    for word in ("Opinion 28/2024", "What was not tested", "SHA-256", "LiRA online", "polyline"):
+    for word in ("Opinion 28/2024", "Untested", "SHA-256", "LiRA online", "polyline"):
         assert word in page
     assert not re.search(r"(src|href)\s*=\s*[\"']?(http|//|file)", page)
     assert "<script" not in page
@@ -123,26 +124,8 @@ def test_models_that_cannot_be_trained_anew_are_attacked_without():
             return np.full(len(rows), self.classes_[0])
 
     found = audit(Remote(), MEMBERS, CONTROLS, SCHEMA)
-    assert any("cannot be trained anew" in one.why for one in found.skipped)
+    assert any("cannot be retrained" in one.why for one in found.skipped)
     assert not found.verdicts[0].found
-
-
-def test_audits_are_compared_side_by_side(found, tmp_path):
-    weak = audit(make_model("logistic", SCHEMA).fit(MEMBERS, Y), MEMBERS, CONTROLS, SCHEMA, attacks=["loss"])
-    both = compare_audits({"forest": found, "logistic": weak})
-    strongest = both.strongest("membership")
-    assert strongest["forest"].advantage.value > strongest["logistic"].advantage.value
-    both.to_html(tmp_path / "both.html")
-    page = (tmp_path / "both.html").read_text()
-    assert "forest" in page
-    assert "logistic" in page
-    both.to_csv(tmp_path / "both.csv")
-    table = pl.read_csv(tmp_path / "both.csv")
-    assert table.height == len(both.rows)
-    assert table["score_on_controls"].is_between(0.6, 0.95).all()
-    assert {"name", "risk", "attack", "accuracy", "accuracy_low", "auc_high"} <= set(table.columns)
-    with pytest.raises(ShoalError, match="no audits to compare"):
-        compare_audits({})
 
 
 def test_intervals_are_widened_for_the_number_of_tries():
@@ -153,8 +136,8 @@ def test_intervals_are_widened_for_the_number_of_tries():
         AttackResult("a", "s", "v", 10, *[Interval(0.52, 0.505, 0.535)] * 2, Interval(0, 0, 0),
                      auc=Interval(0.52, 0.505, 0.535))
     ] * 15  # fmt: skip
-    assert not describe_membership(tries).found
-    assert describe_membership(tries[:1]).found
+    assert not Finding(MEMBERSHIP, "", tries).verdict.found
+    assert Finding(MEMBERSHIP, "", tries[:1]).verdict.found
 
 
 def test_bad_input_gets_one_sentence(forest):
@@ -245,7 +228,7 @@ def test_another_table_or_a_broken_file_is_refused(written, tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         Provenance.from_json(tmp_path / "none.json")
     with pytest.raises(ShoalError, match="no curves to draw"):
-        Audit({}, [], [], {}).plot(tmp_path / "roc.svg")
+        Audit([], [], {}).plot(tmp_path / "roc.svg")
 
 
 def test_the_command_writes_a_page_and_its_numbers(folder, capsys):

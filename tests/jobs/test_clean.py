@@ -173,13 +173,13 @@ def test_adversaries_of_ones_own_and_rows_to_guess():
 @pytest.mark.parametrize(
     ("X", "y", "sentence"),
     [
-        (np.ones((5, 2)), np.arange(5.0), "too few to learn from"),
+        (np.ones((5, 2)), np.arange(5.0), "too few to train"),
         (np.ones((30, 2)), np.zeros(30, int), "All rows have the same secret"),
         (np.ones((30, 2)), np.full(30, 0.5), "All rows have the same secret"),
         (np.ones((30, 2)), np.array([None, *"ab" * 14, "a"], object), "secret is missing"),
-        (np.ones((30, 2)), np.ones((30, 2), str), "one secret at a time"),
+        (np.ones((30, 2)), np.ones((30, 2), str), "2 columns of classes"),
         (np.ones((30, 2)), np.full(30, np.nan), "secret is missing"),
-        (np.ones((30, 2)), np.arange(31) % 2, "pass one for each row"),
+        (np.ones((30, 2)), np.arange(31) % 2, "pass one per row"),
     ],
 )
 def test_hopeless_attacks_get_one_sentence(X, y, sentence):
@@ -195,11 +195,11 @@ def test_odd_attacks_get_one_sentence():
         relearn(Untouched(), X, texts, task="numbers")
     with pytest.raises(ShoalError, match="test_size=2"):
         relearn(Untouched(), X, texts, test_size=2)
-    with pytest.raises(DataError, match="of another kind"):
+    with pytest.raises(DataError, match="has another type"):
         relearn(Untouched(), X, texts, test=(X, X[:, 0]))
     with pytest.raises(DataError, match="for 50 rows"):
         relearn(Untouched(), X[:50], texts, test=(X[:50], texts[:40]))
-    with pytest.raises(DataError, match="No row to guess has a secret"):
+    with pytest.raises(DataError, match="No test row has a secret"):
         relearn(Untouched(), X, texts, test=(X, np.array(["c", "d"] * 30)))
 
 
@@ -227,7 +227,7 @@ def test_a_predictor_that_is_not_what_it_seems_is_refused():
 def test_the_measures_of_the_paper():
     assert privacy_errors([1.0, 2.0], [1.0, 4.0]).tolist() == [0, 4]
     assert complete_privacy([[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]], [0.5, 0.5]) == 0.5
-    with pytest.raises(DataError, match="pass both alike"):
+    with pytest.raises(DataError, match="pass equal shapes"):
         privacy_errors([1.0, 2.0], [1.0])
 
 

@@ -1,7 +1,7 @@
-"""A network that tells members from others: one branch for what the model says, one for the true label.
+"""A network that distinguishes members from controls, with one branch for the model's answer and one for the label.
 
-As in Figure 7 of the paper on accuracy-guided anonymization (Goldsteen et al. 2020), which follows Nasr et al. (2018).
-Small enough that plain numpy trains it in seconds, so that no other library is needed.
+It is that of Figure 7 of the paper on accuracy-guided anonymization (Goldsteen et al. 2020), which follows Nasr et al.
+(2018), and so small that numpy trains it in seconds without another library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JOINT_LAYERS = (32,)
 BATCH = 256
 MOST_EPOCHS = 60
 PATIENCE = 8
-"""Epochs without a better loss on the rows held out, before training ends."""
+"""Number of epochs without a lower loss on the held-out rows before training ends."""
 HELD_OUT = 0.1
 RATE = 2e-3
 DECAY_OF_MEAN, DECAY_OF_SQUARE = 0.9, 0.999
@@ -30,7 +30,7 @@ class BranchedNetwork:
         self.random_state = random_state
 
     def fit(self, answers: np.ndarray, labels: np.ndarray, members: np.ndarray) -> Self:
-        """Train on what the model said of rows, their labels as one column a class, and whether they are members."""
+        """Train on the answers of the model for rows, their labels with one column per class, and their membership."""
         random = np.random.default_rng(self.random_state)
         self._center, self._scale = answers.mean(axis=0), answers.std(axis=0) + 1e-9
         answers = (answers - self._center) / self._scale
@@ -55,11 +55,11 @@ class BranchedNetwork:
         return self
 
     def score(self, answers: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The log-odds of being a member."""
+        """Return the log-odds of membership."""
         return self._forward((answers - self._center) / self._scale, labels)[-1][:, 0]
 
     def _make_layers(self, random: np.random.Generator, n_answers: int, n_labels: int) -> list[np.ndarray]:
-        """Weights with the bias as last row: of the first branch, of the second, of what joins them."""
+        """Return initial weights with the bias as last row: of the first branch, the second, and the joint layers."""
         joint = ANSWER_LAYERS[-1] + LABEL_LAYERS[-1]
         chains = ((n_answers, *ANSWER_LAYERS), (n_labels, *LABEL_LAYERS), (joint, *JOINT_LAYERS, 1))
         layers = []
@@ -71,7 +71,7 @@ class BranchedNetwork:
         return layers
 
     def _forward(self, answers: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
-        """What each layer puts out; the last one the log-odds."""
+        """Return the outputs of the layers, the last of which is the log-odds."""
         first, second = len(ANSWER_LAYERS), len(ANSWER_LAYERS) + len(LABEL_LAYERS)
         outputs: list[np.ndarray] = []
         for i, weights in enumerate(self._layers):
@@ -88,7 +88,7 @@ class BranchedNetwork:
         return outputs
 
     def _slopes(self, answers: np.ndarray, labels: np.ndarray, members: np.ndarray) -> list[np.ndarray]:
-        """How the loss changes with the weights, by passing the errors back."""
+        """Return the gradient of the loss by backpropagation."""
         first, second = len(ANSWER_LAYERS), len(ANSWER_LAYERS) + len(LABEL_LAYERS)
         outputs = self._forward(answers, labels)
         error = (1 / (1 + np.exp(-outputs[-1][:, 0])) - members)[:, None] / len(members)
@@ -111,7 +111,7 @@ class BranchedNetwork:
 
 
 class _Adam:
-    """Steps of Adam (Kingma and Ba 2015)."""
+    """The optimizer Adam (Kingma and Ba 2015)."""
 
     def __init__(self, layers: list[np.ndarray]) -> None:
         self._means = [np.zeros_like(layer) for layer in layers]

@@ -1,7 +1,7 @@
-"""Learn who is a member from what a model says: rows that it says the same of are learned as one, with a weight.
+"""Learners of adversaries. For membership, rows with equal answers of the model become one weighted row.
 
-The answers of a forest of a hundred trees take a hundred values, and boosting looks at no more than 255 of each column
-anyway: of tens of thousands of rows a few hundred different ones are left, and nothing is lost.
+The answers of a forest of a hundred trees have a hundred values, and boosting uses at most 255 per column anyway: tens
+of thousands of rows become a few hundred distinct ones without loss.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from shoal._kernels import groups
@@ -18,18 +20,18 @@ MOST_VALUES = 255
 N_TREES = 60
 ROWS_IN_A_LEAF = 5
 STRENGTH = 5.0
-"""What holds boosting back where rows are few: as much as twenty rows of which nothing is known."""
+"""L2 regularization of boosting for small numbers of rows, as strong as twenty rows without information."""
 
 
 class CountedRows(NamedTuple):
-    """Different rows, and how many members and how many others look like each."""
+    """Distinct rows, and the numbers of members and of others that equal each."""
 
     rows: np.ndarray
     members: np.ndarray
     others: np.ndarray
 
     def by_class(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same as rows, classes and weights."""
+        """Return the same as rows, classes and weights."""
         weight = np.concatenate([self.members, self.others])
         kept = np.flatnonzero(weight)
         label = np.arange(len(weight)) < len(self.members)
@@ -37,13 +39,13 @@ class CountedRows(NamedTuple):
 
 
 class Learner(Protocol):
-    """Learns from a lesson, and says of other rows how likely they are members."""
+    """A function that learns from rows, and returns the probability of membership of other rows."""
 
     def __call__(self, lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray: ...
 
 
 def learn(learner: Learner, view: np.ndarray, is_member: np.ndarray, asked: np.ndarray, seed: int) -> np.ndarray:
-    """How likely each row of ``asked`` is a member, learned from the rows of ``view``."""
+    """Return the probability that each row of ``asked`` is a member, learned from the rows of ``view``."""
     tops = [_tops(column) for column in view.T]
     seen, unseen = _bins(view, tops), _bins(asked, tops)
     labels, first = groups.group_rows(seen)
@@ -54,7 +56,7 @@ def learn(learner: Learner, view: np.ndarray, is_member: np.ndarray, asked: np.n
 
 
 def _tops(column: np.ndarray) -> np.ndarray:
-    """Where the bins of a column end: at its values, or where there are many so that each has as many rows."""
+    """Return the ends of the bins of a column: its values, or quantiles if there are many."""
     values = np.unique(column)
     if len(values) <= MOST_VALUES:
         return values
@@ -69,7 +71,7 @@ def _bins(view: np.ndarray, tops: list[np.ndarray]) -> np.ndarray:
 
 
 def forest(lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray:
-    """Trees on rows drawn with replacement."""
+    """Train trees on rows drawn with replacement."""
     random = np.random.default_rng(seed)
     rows, label, weight = lesson.by_class()
     n = int(weight.sum())
@@ -86,12 +88,12 @@ def forest(lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray:
 
 
 def boosting(lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray:
-    """Boosted trees."""
+    """Train boosted trees."""
     return _boost(lesson, asked, seed, learning_rate=0.3, max_iter=30)
 
 
 def slow_boosting(lesson: CountedRows, asked: np.ndarray, seed: int) -> np.ndarray:
-    """Boosted trees in more and smaller steps, where there is much to look at."""
+    """Train boosted trees in more and smaller steps, for views with many columns."""
     return _boost(lesson, asked, seed, learning_rate=0.05, max_iter=100)
 
 
@@ -112,3 +114,9 @@ def _boost(lesson: CountedRows, asked: np.ndarray, seed: int, *, learning_rate: 
 
 def _seed_of(random: np.random.Generator) -> int:
     return int(random.integers(0, 2**31))
+
+
+def patient_network(network: type, seed: int) -> Pipeline:
+    """Return a scaled network with larger steps and more patience: the defaults stop too early with few rows."""
+    patient = {"early_stopping": True, "n_iter_no_change": 20, "learning_rate_init": 0.005, "max_iter": 300}
+    return make_pipeline(StandardScaler(), network(**patient, random_state=seed))

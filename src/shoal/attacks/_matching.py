@@ -1,105 +1,28 @@
-"""A released table beside the people it may be about: what each released cell contains, whatever it is written as."""
+"""A released table and the people it may be about, read as codes and cells."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
 from shoal._kernels import groups
+from shoal._kernels import matching as kernel
 from shoal._kernels.matching import Ends, Runs
+from shoal.attacks._cells import Compared, read_columns, starts_of
+from shoal.attacks.results import AttackResult, difference
 from shoal.data import frames
-from shoal.data.schema import Attribute, Schema, require_schema
-from shoal.data.table import MISSING_LABEL, TOP, Column, encode_column
-from shoal.data.value_text import plain_text, positions_of
-from shoal.errors import DataError
+from shoal.data.schema import Schema, require_schema
+from shoal.errors import DataError, SchemaError, ShoalError
+from shoal.intervals import Interval
 
-_DASH = re.compile(r"(-?\d+(?:\.\d+)?)\s*[-–]\s*(-?\d+(?:\.\d+)?)")
-_BRACKETS = re.compile(r"[\[(\]].*, .*[\])\[]")
 FEWEST_ROWS = 20
-"""Of fewer people nothing can be said with confidence."""
-EVERYTHING = -np.inf, np.inf
-MISSING = np.nan, np.nan
-
-
-class Cells(NamedTuple):
-    """The distinct cells of a released column."""
-
-    at: np.ndarray
-    """The runs of cell c are ``at[c]`` to ``at[c + 1]``."""
-    first: np.ndarray
-    last: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    """Ends on the line of a numeric or ordinal column; NaN for names and for the missing value."""
-
-    @property
-    def n_values(self) -> np.ndarray:
-        """How many codes each cell contains."""
-        ends = np.concatenate([[0], np.cumsum(self.last - self.first + 1)])
-        return ends[self.at[1:]] - ends[self.at[:-1]]  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One column of all tables: people as codes, the release as cells that contain codes."""
-
-    name: str
-    kind: str
-    """``"nominal"``, ``"ordinal"``, ``"numeric"`` or ``"date"``."""
-    original: np.ndarray
-    control: np.ndarray | None
-    released: np.ndarray
-    """The cell of each released row."""
-    place: np.ndarray
-    """Where each code lies on a line, NaN for names; the last code is that of the missing value."""
-    cells: Cells
-
-    @property
-    def n_codes(self) -> int:
-        """Number of codes, that of the missing value included."""
-        return len(self.place)
-
-    @property
-    def on_line(self) -> bool:
-        """Whether values have places, and cells have ends."""
-        return self.kind != "nominal"
-
-    @cached_property
-    def counts(self) -> np.ndarray:
-        """How many released rows have each cell."""
-        return np.bincount(self.released, minlength=len(self.cells.low))
-
-    @cached_property
-    def everything(self) -> np.ndarray:
-        """Which cells contain every value: they are suppressed."""
-        return np.asarray(self.cells.n_values == self.n_codes)
-
-    @cached_property
-    def middle(self) -> np.ndarray:
-        """The middle of each cell; NaN where it has no ends."""
-        has_ends = np.isfinite(self.cells.low) & np.isfinite(self.cells.high)
-        return np.add(self.cells.low, self.cells.high, out=np.full(len(has_ends), np.nan), where=has_ends) / 2
-
-    @cached_property
-    def width(self) -> float:
-        """From the lowest place to the highest one, of people and of the release."""
-        every = np.concatenate([self.place, self.cells.low, self.cells.high])
-        every = every[np.isfinite(every)]
-        return float(every.max() - every.min()) if len(every) else 0.0
-
-    @cached_property
-    def share(self) -> np.ndarray:
-        """Which part of the values each cell contains, from 0 for one value to 1 for all."""
-        if not self.on_line:
-            return (self.cells.n_values - 1).clip(0) / max(self.n_codes - 1, 1)
-        ends = np.nan_to_num(self.cells.high - self.cells.low, posinf=np.inf)
-        return np.where(self.everything, 1.0, np.minimum(ends / (self.width or 1.0), 1.0))
+"""Minimum number of people, because intervals would be too wide."""
 
 
 def open_tables(
@@ -112,7 +35,7 @@ def open_tables(
     fewest: int = FEWEST_ROWS,
     control_needed: bool = True,
 ) -> tuple[Compared, ...]:
-    """Read the columns named (by default all that the tables share, identifiers apart), or say why they are no use."""
+    """Read the named columns, by default all that the tables share except identifiers, or refuse them."""
     if schema is not None:
         require_schema(schema)
     if control is None and control_needed:
@@ -122,7 +45,7 @@ def open_tables(
     for name, frame in opened.items():
         least = 1 if name == "release" else fewest
         if len(frame) < least:
-            raise DataError(f"The {name} has {len(frame)} rows, which is too few to judge by: pass {least} or more.")
+            raise DataError(f"The {name} has {len(frame)} rows, which are too few: pass {least} or more.")
     columns = read_columns(*opened.values(), names=_require_names(opened, schema, names), schema=schema)
     if all(column.everything[column.released].all() for column in columns):
         raise DataError("Every value of the release is suppressed, so nothing can be attacked: pass another release.")
@@ -149,7 +72,7 @@ def _require_names(
 
 
 def _are_same(columns: Sequence[Compared]) -> bool:
-    """Whether two tables hold the same rows; of a few distinct rows two samples may well hold the same number each."""
+    """Return True if both tables hold the same rows; two samples may share the counts of a few distinct rows."""
     if not all(map(_have_same_values, columns)):
         return False
     one, other = stack_codes(columns), stack_codes(columns, "control")
@@ -159,68 +82,37 @@ def _are_same(columns: Sequence[Compared]) -> bool:
 
 
 def _have_same_values(column: Compared) -> bool:
-    """Whether people of both tables have each value equally often: the first column already tells most tables apart."""
+    """Return True if both tables hold each value equally often: the first column already distinguishes most tables."""
     tables = codes_of([column]), codes_of([column], "control")
     mine, theirs = (np.bincount(codes, minlength=column.n_codes) for (codes,) in tables)
     return np.array_equal(mine, theirs)
 
 
-def read_columns(
-    original: nw.DataFrame[Any],
-    released: nw.DataFrame[Any],
-    control: nw.DataFrame[Any] | None = None,
-    *,
-    names: Sequence[str],
-    schema: Schema | None,
-) -> tuple[Compared, ...]:
-    """Read these columns of all tables."""
-
-    def read(name: str) -> Compared:
-        # Not original[name], which takes twice as long to find out what is asked for.
-        series = original.get_column(name)
-        attribute = attribute_of(series, schema)
-        other = None if control is None else control.get_column(name)
-        known = encode_column(series, attribute)
-        if attribute.kind == "nominal":
-            return _read_names(known, other, released.get_column(name))
-        return _read_line(known, other, released.get_column(name))
-
-    return tuple(read(name) for name in names)
-
-
-def attribute_of(series: nw.Series[Any], schema: Schema | None) -> Attribute:
-    """What the schema says of a column; without one numbers and dates lie on a line, and all else are names."""
-    if schema is not None and series.name in schema:
-        return schema[series.name]
-    on_line = frames.content_of(series) in ("number", "date")
-    return Attribute(series.name, kind="numeric" if on_line else "nominal")
-
-
 def codes_of(columns: Sequence[Compared], table: str = "original") -> list[np.ndarray]:
-    """Codes of people, column by column."""
+    """Return the codes of people, column by column."""
     return [getattr(column, table) for column in columns]
 
 
 def stack_codes(columns: Sequence[Compared], table: str = "original") -> np.ndarray:
-    """Codes of people side by side."""
+    """Return the codes of people as one array with a column for each column."""
     return np.column_stack(codes_of(columns, table)).astype(np.int64)
 
 
 def stack_cells(columns: Sequence[Compared]) -> np.ndarray:
-    """The released rows as cells, numbered over all columns."""
+    """Return the released rows as cells, numbered over all columns."""
     starts = starts_of([len(column.cells.low) for column in columns])
     return np.column_stack([column.released + start for column, start in zip(columns, starts, strict=False)])
 
 
 def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct rows of a matrix, how many rows each stands for, and which of them each row is."""
+    """Return the distinct rows of a matrix, the number of rows equal to each, and the distinct row of each row."""
     labels, first = groups.group_rows(rows)
     return rows[first], np.bincount(labels, minlength=len(first)), labels
 
 
 def each_row_once(columns: Sequence[Compared]) -> list[Compared]:
-    """The same columns, as if equal released rows were one."""
-    # In a small type: side by side, columns of eight bytes a value take six times as long to write.
+    """Return the same columns with equal released rows merged into one."""
+    # In a small type: writing columns of eight bytes per value takes six times as long.
     dtype = frames.smallest_unsigned(max(len(column.cells.low) for column in columns))
     cells = np.empty((len(columns[0].released), len(columns)), dtype)
     for j, column in enumerate(columns):
@@ -230,13 +122,13 @@ def each_row_once(columns: Sequence[Compared]) -> list[Compared]:
 
 
 def runs_of(columns: Sequence[Compared]) -> Runs:
-    """What the cells of all columns contain."""
+    """Return the contents of the cells of all columns."""
     every = [column.cells for column in columns]
     return stack_runs([(cells.at, cells.first, cells.last) for cells in every], [c.n_codes for c in columns])
 
 
 def stack_runs(lists: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], n_codes: Sequence[int]) -> Runs:
-    """Lists of runs (where those of each cell begin, first codes, last codes), a list a column, as one."""
+    """Concatenate lists of runs (start of the runs of each cell, first codes, last codes), one list per column."""
     starts = starts_of([len(first) for _, first, _ in lists])
     at = [at[:-1] + start for (at, _, _), start in zip(lists, starts, strict=False)]
     first, last = (np.concatenate([one[i] for one in lists]).astype(np.int64) for i in (1, 2))
@@ -244,7 +136,7 @@ def stack_runs(lists: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], n_cod
 
 
 def ends_of(columns: Sequence[Compared]) -> Ends:
-    """Where the cells of all columns lie."""
+    """Return the positions of the cells of all columns."""
     return Ends(
         cell_at=starts_of([len(column.cells.low) for column in columns]),
         code_at=starts_of([column.n_codes for column in columns]),
@@ -256,234 +148,101 @@ def ends_of(columns: Sequence[Compared]) -> Ends:
     )
 
 
-def starts_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
+def codes_of_everybody(columns: Sequence[Compared]) -> np.ndarray:
+    """Return the codes of the original table and, where there is one, of the control below it."""
+    tables = ["original"] if columns[0].control is None else ["original", "control"]
+    return np.concatenate([stack_codes(columns, table) for table in tables])
 
 
-# Numbers, dates and ordinal values: a cell is a range of places.
+def quasi_identifiers(schema: Any) -> list[str]:
+    """Return the names of the quasi-identifiers, of which there must be at least one."""
+    require_schema(schema)
+    if not schema.quasi:
+        raise SchemaError("The schema has no quasi-identifier: give at least one attribute the role 'quasi'.")
+    return [attribute.name for attribute in schema.quasi]
 
 
-def _read_line(known: Column, control: nw.Series[Any] | None, released: nw.Series[Any]) -> Compared:
-    # Distinct values are placed, and rows only looked up: sorting all rows took a third of the reading.
-    in_use = np.bincount(known.codes, minlength=known.n_values) > 0
-    rows, theirs = (np.empty(0, np.int64), np.empty(0)) if control is None else _places(known, control)
-    every = np.concatenate([known.positions[in_use], theirs])
-    places = np.unique(every[~np.isnan(every)])
-
-    def code(of: np.ndarray) -> np.ndarray:
-        return np.where(np.isnan(of), len(places), np.searchsorted(places, of))
-
-    factor = frames.factorize(released)
-    low, high = _line_ends(known, factor)
-    numbers = _number_missing(factor.codes, len(low) - 1)
-    first, last = np.searchsorted(places, low), np.searchsorted(places, high, side="right") - 1
-    everything = np.isneginf(low) & np.isposinf(high)
-    missing = np.isnan(low)
-    first, last = np.where(everything, 0, first), np.where(everything, len(places), last)
-    first, last = np.where(missing, len(places), first), np.where(missing, len(places), last)
-    kept = first <= last
-    cells = Cells(np.concatenate([[0], np.cumsum(kept)]), first[kept], last[kept], low, high)
-    mine, others = code(known.positions).take(known.codes), None if control is None else code(theirs).take(rows)
-    place = np.append(places, np.nan)
-    kind = "date" if known.content == "date" and known.attribute.kind == "numeric" else known.attribute.kind
-    return Compared(known.name, kind, mine, others, numbers, place, cells)
+# Attempts on people: who is attacked, the nearest released rows, and the judgement with a control.
 
 
-def _places(known: Column, series: nw.Series[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of other rows, and where each code lies on the line of a column; NaN for the missing value."""
-    if known.attribute.kind == "numeric":
-        other = encode_column(series, replace(known.attribute, hierarchy=None))
-        if other.content != known.content and other.n_present and known.n_present:
-            raise DataError(
-                f"Column {known.name!r} holds {known.content}s in the original table and {other.content}s in the "
-                "control: convert one of them."
-            )
-        return other.codes, other.positions
-    factor = frames.factorize(series)
-    place_of = _place_reader(known)
-    texts = [plain_text(value, factor.content) for value in factor.values]
-    places = np.array([*(place_of(text) for text in texts), np.nan], float)
-    unknown = np.flatnonzero(np.isnan(places[:-1]))
-    if len(unknown):
-        raise DataError(
-            f"The control holds {texts[unknown[0]]!r} in the ordinal column {known.name!r}, which has no place in its "
-            "order: add it to the order."
-        )
-    return factor.codes, places  # the missing value is the last one, and -1 among the codes
+def nearest_released(
+    columns: Sequence[Compared], points: np.ndarray, n: int, random: np.random.Generator
+) -> np.ndarray:
+    """Return the n released rows nearest to each point, with ties broken at random."""
+    tuples, _, labels = distinct(stack_cells(columns))
+    order, starts = groups.order_by_label(labels, len(tuples))
+    uniform = random.random((len(points), n))
+    return np.asarray(kernel.nearest_rows(points, tuples, starts, order, uniform, runs_of(columns), ends_of(columns)))
 
 
-def _line_ends(known: Column, factor: frames.Factor) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of each distinct released value, and of the missing one as the last."""
-    null = _null(known, MISSING, EVERYTHING)
-    if factor.content != "text" and known.attribute.kind == "numeric":
-        if (factor.content == "date") != (known.content == "date") and len(factor.values) and known.n_present:
-            raise DataError(
-                f"Column {known.name!r} holds {known.content}s in the original table and {factor.content}s in the "
-                "release: convert one of them."
-            )
-        values = factor.values.astype(np.uint8) if factor.content == "boolean" else factor.values
-        places = positions_of(values, known.name)
-        return np.append(places, null[0]), np.append(places, null[1])
-    read = _line_reader(known)
-    ends = np.array([*(read(plain_text(value, factor.content)) for value in factor.values), null])
-    return ends[:, 0], ends[:, 1]
+def draw_people(columns: Sequence[Compared], table: str, wanted: int, random: np.random.Generator) -> np.ndarray:
+    """Draw people of a table without replacement; all if there are fewer than wanted."""
+    n = len(getattr(columns[0], table))
+    return np.sort(random.choice(n, min(wanted, n), replace=False))
 
 
-def _line_reader(known: Column) -> Callable[[str], tuple[float, float]]:
-    """A function from a released text to its ends."""
-    place_of, nodes = _place_reader(known), _inner_nodes(known)
-    leaves = set() if known.tree is None else set(known.tree.values)
-
-    def read(text: str) -> tuple[float, float]:
-        if text == TOP or (known.tree is not None and text == known.tree.labels[-1]):
-            return EVERYTHING
-        if text in nodes and text not in leaves:
-            first, last = nodes[text]
-            return float(known.positions[first]), float(known.positions[last])
-        place = place_of(text)
-        if not np.isnan(place):
-            return place, place
-        ends = _bracketed(text, place_of) or _dashed(text, known)
-        if ends is None:
-            raise DataError(
-                f"The release holds {text!r} in the {known.attribute.kind} column {known.name!r}, which is no value, "
-                "no range and no node of its hierarchy: pass the schema that the table was released with."
-            )
-        return ends
-
-    return read
+def judge(
+    words: tuple[str, str, str],
+    rows: int,
+    success: Interval,
+    control: Interval,
+    baseline: Interval,
+    risks: np.ndarray,
+    started: float,
+    note: str = "",
+) -> AttackResult:
+    """Return the result of attempts, whose advantage is the excess of their success over that on the control."""
+    if control.value >= 1:
+        note += " It succeeds for the whole control, so that no excess can be measured."
+    if difference(success, baseline).low <= 0:
+        note += " It is not clearly better than guessing at random: other attacks may be."
+    advantage, seconds = excess(success, control), time.perf_counter() - started
+    return AttackResult(
+        *words, rows, success, baseline, advantage, control, risks=risks, seconds=seconds, note=note.strip()
+    )
 
 
-def _place_reader(known: Column) -> Callable[[str], float]:
-    """A function from the text of a single value to its place; NaN if it is none."""
-    if known.attribute.kind == "ordinal":
-        places = {known.text(code): float(known.positions[code]) for code in range(known.n_present)}
-        return lambda text: places.get(text, np.nan)
+def excess(success: Interval, control: Interval) -> Interval:
+    """Return (success - control) / (1 - control), with an interval by the method of variance estimates recovered.
 
-    def read(text: str) -> float:
-        try:
-            if known.content == "date":
-                return float(positions_of(np.array([text], "datetime64[us]"), known.name)[0])
-            number = np.nan if "_" in text else float(text)
-        except (ValueError, DataError):
-            return np.nan
-        return number if np.isfinite(number) else np.nan
-
-    return read
-
-
-def _bracketed(text: str, place_of: Callable[[str], float]) -> tuple[float, float] | None:
-    """The ends of '[a, b]'; a round or a turned bracket leaves its end out."""
-    if not _BRACKETS.fullmatch(text):
-        return None
-    parts = text[1:-1].split(", ")
-    for i in range(1, len(parts)):  # names of ordinal values may hold a comma
-        low, high = place_of(", ".join(parts[:i])), place_of(", ".join(parts[i:]))
-        if low <= high:
-            low = low if text[0] == "[" else float(np.nextafter(low, np.inf))
-            return low, high if text[-1] == "]" else float(np.nextafter(high, -np.inf))
-    return None
+    It is 1 minus the ratio of the failure rates; its ends are the ratios at which the difference of one rate and a
+    multiple of the other leaves its interval.
+    """
+    a, low_a, high_a = 1 - success.value, 1 - success.high, 1 - success.low
+    b, low_b, high_b = 1 - control.value, 1 - control.high, 1 - control.low
+    if b <= 0:
+        return Interval(0.0, -1.0, 1.0)
+    least = low_a * (2 * a - low_a)
+    ratio_low = least / max(a * b + math.sqrt(max((a * b) ** 2 - high_b * (2 * b - high_b) * least, 0.0)), 1e-300)
+    scale, most = low_b * (2 * b - low_b), high_a * (2 * a - high_a)
+    ratio_high = (a * b + math.sqrt(max((a * b) ** 2 - scale * most, 0.0))) / scale if scale > 0 else math.inf
+    return Interval(max(1 - a / b, -1.0), max(1 - ratio_high, -1.0), min(1 - ratio_low, 1.0))
 
 
-def _dashed(text: str, known: Column) -> tuple[float, float] | None:
-    """The ends of '20-29', as a range of whole numbers is often written."""
-    found = _DASH.fullmatch(text) if known.content == "number" else None
-    return (float(found[1]), float(found[2])) if found and float(found[1]) <= float(found[2]) else None
+def risks_of(rows: np.ndarray, succeeded: np.ndarray, n: int) -> np.ndarray:
+    """Return the success of the attempts on each of n people, NaN for those who were not attacked."""
+    risks = np.full(n, np.nan)
+    risks[rows] = succeeded
+    return risks
 
 
-def _number_missing(codes: np.ndarray, number: int) -> np.ndarray:
-    """Codes with a number in place of -1."""
-    numbers = codes.astype(np.int64)
-    if numbers.min(initial=0) < 0:
-        numbers[numbers < 0] = number
-    return numbers
+def random_of(random_state: Any) -> np.random.Generator:
+    """Return the random numbers of a seed."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ShoalError(f"random_state={random_state!r} is not a seed: give a whole number.") from None
 
 
-# Names: a cell is a set of them.
+def require_count(name: str, number: Any, most: int | None = None, of: str = "") -> int:
+    """Return a whole number from 1 up to the maximum, or say which is allowed."""
+    if not isinstance(number, (int, np.integer)) or isinstance(number, bool) or number < 1:
+        raise ShoalError(f"{name}={number!r} is not a number of {name[2:]}: give a whole number of at least 1.")
+    if most is not None and number > most:
+        raise ShoalError(f"{name}={number} exceeds the number of {of}: give {most} or fewer.")
+    return int(number)
 
 
-def _read_names(known: Column, control: nw.Series[Any] | None, released: nw.Series[Any]) -> Compared:
-    code_of = {str(known.text(code)): code for code in range(known.n_present)}
-    other = None if control is None else frames.factorize(control)
-    texts = [] if other is None else [plain_text(value, other.content) for value in other.values]
-    # Names that the original table lacks are in no released cell but those of everything.
-    codes = {**code_of, **{text: len(code_of) + i for i, text in enumerate(t for t in texts if t not in code_of)}}
-    missing = len(codes)
-    mine = np.append(np.arange(known.n_present), missing).take(known.codes)
-    theirs = None if other is None else np.array([*(codes[text] for text in texts), missing]).take(other.codes)
-    factor = frames.factorize(released)
-    read = _name_reader(known, codes, missing)
-    runs = [read(plain_text(value, factor.content)) for value in factor.values]
-    runs.append(_null(known, [(missing, missing)], [(0, missing)]))
-    numbers = _number_missing(factor.codes, len(runs) - 1)
-    flat = np.array([run for cell in runs for run in cell], np.int64).reshape(-1, 2)
-    nowhere = np.full(len(runs), np.nan)
-    cells = Cells(starts_of([len(cell) for cell in runs]), flat[:, 0], flat[:, 1], nowhere, nowhere)
-    return Compared(known.name, "nominal", mine, theirs, numbers, np.full(missing + 1, np.nan), cells)
-
-
-def _name_reader(known: Column, code_of: Mapping[str, int], missing: int) -> Callable[[str], list[tuple[int, int]]]:
-    """A function from a released text to the runs of codes that it contains."""
-    nodes = _inner_nodes(known)
-    members = {MISSING_LABEL: missing, **code_of}
-    most_parts = 1 + max(name.count(", ") for name in members)
-    root = None if known.tree is None else known.tree.labels[-1]
-
-    def read(text: str) -> list[tuple[int, int]]:
-        if text == TOP or (text == root and text not in code_of):
-            return [(0, missing)]
-        if text in code_of:
-            return [(code_of[text], code_of[text])]
-        if text in nodes:
-            return [nodes[text]]
-        found = _members(text, members, most_parts)
-        if found is None:
-            raise DataError(
-                f"The release holds {text!r} in column {known.name!r}, which is no value of the people, no set of such "
-                "values and no node of a hierarchy: pass the schema that the table was released with, or one with a "
-                "hierarchy that lists it."
-            )
-        return _runs_of_codes(sorted(found))
-
-    return read
-
-
-def _members(text: str, code_of: Mapping[str, int], most_parts: int) -> set[int] | None:
-    """The codes in '{a, b}'; names may hold commas themselves, and the longest name that fits is taken."""
-    if not (text.startswith("{") and text.endswith("}")):
-        return None
-    parts, found = text[1:-1].split(", "), set()
-    while parts:
-        tried = (", ".join(parts[:n]) for n in range(min(most_parts, len(parts)), 0, -1))
-        name = next((name for name in tried if name in code_of), None)
-        if name is None:
-            return None
-        found.add(code_of[name])
-        del parts[: name.count(", ") + 1]
-    return found
-
-
-def _runs_of_codes(codes: list[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for code in codes:
-        if runs and runs[-1][1] == code - 1:
-            runs[-1] = runs[-1][0], code
-        else:
-            runs.append((code, code))
-    return runs
-
-
-def _inner_nodes(known: Column) -> dict[str, tuple[int, int]]:
-    """First and last code of each node of the column's hierarchy that is neither a value nor the root."""
-    tree = known.tree
-    if tree is None:
-        return {}
-    inner = reversed(range(tree.n_leaves, tree.root))  # a label is that of its lowest node
-    return {tree.labels[node]: (int(tree.first[node]), int(tree.last[node])) for node in inner}
-
-
-def _null(known: Column, missing: Any, everything: Any) -> Any:
-    """What a released cell without a value contains: a column that had none missing was suppressed there."""
-    return missing if known.missing >= 0 else everything
+def without_repetition(names: Any) -> list[str]:
+    """Return names without repetition; a single name becomes a list of one."""
+    return [names] if isinstance(names, str) else list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Predicates on the columns of a release, and whom they single out."""
+"""Predicates on the columns of a release, and the people that they single out."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ import numpy as np
 
 from shoal._kernels.groups import group_rows, some_row
 from shoal._kernels.matching import Runs, count_matches, nested_cells
-from shoal.attacks._matching import Compared, distinct, stack_runs, starts_of
+from shoal.attacks._cells import Compared, starts_of
+from shoal.attacks._matching import distinct, stack_runs
 
-# Predicates: 6 × cell + operator in some columns, -1 in all others, such as age >= 60 and town in {Graz, Leoben}.
+# Predicates, such as age >= 60 and town in {Graz, Leoben}: 6 × cell + operator in some columns, -1 in all others.
 
 OPERATORS = EQ, NE, GT, LT, GE, LE = range(6)
 BATCH = 2048
-"""Predicates that are tried at a time."""
+"""Number of predicates that are tried at a time."""
 ATTEMPTS = 500
-"""Predicates that are tried for each that is wanted."""
+"""Maximum number of predicates that are tried for each one wanted."""
 FIRST_LOOK = 1000
-"""Rows on which predicates are tried first."""
+"""Number of rows on which predicates are tried first."""
 
 
 def draw_predicates(
     columns: Sequence[Compared], wanted: int, n_columns: int, random: np.random.Generator
 ) -> np.ndarray:
-    """Different predicates that hold for one released row each, made from rows and columns drawn at random."""
+    """Make distinct predicates that hold for one released row each, from rows and columns drawn at random."""
     cells = np.column_stack([column.released for column in columns])
     outward = np.column_stack([_outward(column)[column.released] for column in columns])
     tests, rows = _tests_on_release(columns)
     every, sizes, labels = distinct(rows)
     few, few_sizes, _ = distinct(np.ascontiguousarray(rows[:: len(rows) // FIRST_LOOK + 1]))
-    # What is made from one of several equal rows holds for all of them.
+    # Predicates from one of several equal rows hold for all of them.
     alone = np.flatnonzero(sizes[labels] == 1)
     made = np.empty((0, len(columns)), np.int64)
     for _ in range(0, ATTEMPTS * wanted if len(alone) else 0, BATCH):
@@ -47,7 +48,7 @@ def draw_predicates(
 
 
 def rare_predicates(columns: Sequence[Compared], wanted: int, random: np.random.Generator) -> np.ndarray:
-    """Predicates on one column that hold for one released row each: values that occur once, and the ends of lines."""
+    """Make predicates on one column that hold for one released row each: unique values, and the ends of lines."""
     tried, holding = zip(*(_rare_in(column) for column in columns), strict=True)
     order = random.permutation(sum(map(len, tried)))
     kept = order[np.concatenate(holding)[order] == 1][:wanted]
@@ -58,7 +59,7 @@ def rare_predicates(columns: Sequence[Compared], wanted: int, random: np.random.
 
 
 def _rare_in(column: Compared) -> tuple[np.ndarray, np.ndarray]:
-    """Predicates on one column, and for how many released rows they hold; of those that hold for more, any number."""
+    """Return predicates on one column, and the number of released rows that they hold for, exact only if it is 1."""
     once = np.flatnonzero(column.counts == 1)
     nested = (_nested_on_line(column) if column.on_line else _nested_names(column))[once] if len(once) else once
     if not column.on_line:
@@ -73,7 +74,7 @@ def _rare_in(column: Compared) -> tuple[np.ndarray, np.ndarray]:
 def random_predicates(
     columns: Sequence[Compared], wanted: int, n_columns: int, random: np.random.Generator
 ) -> np.ndarray:
-    """Cells, operators and columns drawn at random."""
+    """Draw cells, operators and columns at random."""
     drawn = [
         6 * random.choice(np.flatnonzero(column.counts), wanted)
         + random.integers(0, len(OPERATORS) if column.on_line else 2, wanted)
@@ -88,7 +89,7 @@ def _leave_out(predicates: np.ndarray, n_columns: int, random: np.random.Generat
 
 
 def _outward(column: Compared) -> np.ndarray:
-    """The operator of each cell: of values above the median few are as high, of others few as low."""
+    """Return the operator of each cell that fewer values fulfil: at least as high above the median, else as low."""
     of_rows = column.middle[column.released]
     if np.isnan(of_rows).all():
         return np.full(len(column.middle), EQ)
@@ -96,11 +97,11 @@ def _outward(column: Compared) -> np.ndarray:
     return np.where(np.isnan(column.middle), EQ, np.where(above, GE, LE))
 
 
-# Whom predicates hold for. What a predicate says of a column is a list of runs of codes, whatever its operator.
+# People for whom predicates hold. A predicate on a column is a list of runs of codes, whatever its operator.
 
 
 class Axis(NamedTuple):
-    """What every predicate says of one column, as runs of codes: first of none (all of them), then of 0, 1, ..."""
+    """Runs of codes that fulfil each predicate on one column: all codes if it has none, then predicates 0, 1, ..."""
 
     n_codes: int
     at: np.ndarray
@@ -116,13 +117,13 @@ class Tests(NamedTuple):
     start: np.ndarray
     """The number of predicate 0 of each axis."""
     column: np.ndarray
-    """Which column each axis is of."""
+    """Column of each axis."""
 
 
 def count_singled(
     columns: Sequence[Compared], predicates: np.ndarray, people: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How many people fulfil each predicate, and one of them.
+    """Return the number of people who fulfil each predicate, and one of them.
 
     Parameters
     ----------
@@ -151,7 +152,7 @@ def _count(
 def _count_in_one_column(
     columns: Sequence[Compared], predicates: np.ndarray, people: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same for predicates that say something of one column each: its values are counted, and no rows compared."""
+    """Count people for predicates on one column each, by counting values instead of comparing rows."""
     fitting, someone = np.zeros(len(predicates), np.int64), np.zeros(len(predicates), np.int64)
     column = (predicates >= 0).argmax(axis=1)
     for j in np.unique(column):
@@ -163,18 +164,18 @@ def _count_in_one_column(
 
 
 def _count_on_axis(axis: Axis, predicates: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many of these codes fulfil each predicate, and one of them."""
+    """Return the number of codes that fulfil each predicate, and one of them."""
     before = starts_of(np.bincount(codes, minlength=axis.n_codes))
     up_to = starts_of(before[axis.last + 1] - before[axis.first])
     start = up_to[axis.at[predicates + 1]]
-    # The first run that holds a row, and the first code in it that a row has; any, if there is none.
+    # The first run that holds a row, and the first code in it that a row has; any code if no run holds a row.
     run = np.minimum(np.searchsorted(up_to, start, side="right") - 1, len(axis.first) - 1)
     code = np.searchsorted(before, before[axis.first[run]], side="right") - 1
     return up_to[axis.at[predicates + 2]] - start, np.minimum(code, axis.n_codes - 1)
 
 
 def _tests_on_release(columns: Sequence[Compared]) -> tuple[Tests, np.ndarray]:
-    """What predicates of equality and order say of released cells, which fulfil what all of their values do.
+    """Return the tests of equality and order on released cells, which fulfil a test if all of their values do.
 
     Returns
     -------
@@ -193,7 +194,7 @@ def _side_by_side(axes: Iterable[tuple[int, Axis]]) -> Tests:
 
 
 def _axis_of_codes(column: Compared) -> Axis:
-    """Values that fulfil a predicate; no order holds for names or missing values."""
+    """Return the axis of the values that fulfil a predicate; no order holds for names or missing values."""
     cells, missing = column.cells, column.n_codes - 1
     lengths = np.diff(cells.at)
     # An order is one run; equality has the runs of the cell, inequality those in between.
@@ -219,7 +220,7 @@ def _axis_of_codes(column: Compared) -> Axis:
 
 
 def _axes_of_cells(column: Compared) -> list[tuple[np.ndarray, Axis]]:
-    """The code of each released cell on an axis, and the axis; ranges have two of them, for lower and upper ends."""
+    """Return the code of each released cell on an axis, and the axis; ranges have two axes, for their two ends."""
     low, high = column.cells.low, column.cells.high
     if not column.on_line:
         return [_axis_of_names(column)]
@@ -229,7 +230,7 @@ def _axes_of_cells(column: Compared) -> list[tuple[np.ndarray, Axis]]:
 
 
 def _axis_of_ends(ends: np.ndarray, from_it: tuple[int, ...], up_to_it: tuple[int, ...]) -> tuple[np.ndarray, Axis]:
-    """An axis of the cells' ends, with the operators that hold from a cell's own end on, and up to it."""
+    """Return an axis of the cells' ends, with the operators that hold from a cell's own end on, and up to it."""
     values = np.unique(ends[~np.isnan(ends)])
     n = len(values)
     code = np.where(np.isnan(ends), n, np.searchsorted(values, ends))
@@ -240,7 +241,7 @@ def _axis_of_ends(ends: np.ndarray, from_it: tuple[int, ...], up_to_it: tuple[in
 
 
 def _axis_of_names(column: Compared) -> tuple[np.ndarray, Axis]:
-    """An axis of sets of names."""
+    """Return an axis of sets of names."""
     code, at, first, last = _nest_names(column)
     n_runs = np.zeros((len(code), len(OPERATORS)), np.int64)
     n_runs[:, EQ] = np.diff(at)
@@ -248,7 +249,7 @@ def _axis_of_names(column: Compared) -> tuple[np.ndarray, Axis]:
 
 
 def _nest_names(column: Compared) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Which sets of names lie within each set: a number for each set, and runs of these numbers.
+    """Return the sets of names within each set: a number for each set, and runs of these numbers.
 
     Single names are numbered by their codes, so that those in a set are a few runs; larger sets are behind them, and
     listed one by one.
@@ -270,7 +271,7 @@ def _nest_names(column: Compared) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 
 def _nested_names(column: Compared) -> np.ndarray:
-    """How many released rows lie within each set of names."""
+    """Return the number of released rows within each set of names."""
     number, at, first, last = _nest_names(column)
     sizes = np.empty_like(column.counts)
     sizes[number] = column.counts
@@ -280,10 +281,10 @@ def _nested_names(column: Compared) -> np.ndarray:
 
 
 def _nested_on_line(column: Compared) -> np.ndarray:
-    """For each cell of a line 1 if no other released cell lies within it, 2 if some do."""
+    """Return 1 for each cell of a line if no other released cell lies within it, and 2 otherwise."""
     here = np.flatnonzero(column.counts)
     low, high = column.cells.low[here], column.cells.high[here]
-    # From the highest lower end to the lowest one: what is within a cell comes before it, or is equal to it.
+    # In descending order of lower ends: cells within a cell come before it, or are equal to it.
     order = np.lexsort((high, -low))
     low, high = low[order], high[order]
     within = np.append(np.nan, np.minimum.accumulate(high)[:-1]) <= high

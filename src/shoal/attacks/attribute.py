@@ -1,63 +1,43 @@
-"""The adversary who knows all of a row but one value, and guesses it with a model's help (Goldsteen et al. 2020)."""
+"""Attribute inference: guess one value of a row from all others with a model's help (Goldsteen et al. 2020)."""
 
 from __future__ import annotations
 
-import numbers
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from shoal.attacks._tree_inversion import (
-    WHO,
-    Donor,
-    ModelRows,
-    Oracle,
-    count_errors,
-    find_column,
-    find_donors,
-    measure_residuals,
-    merge,
-    open_alike,
-    read_labels,
-    require_numbers,
-    try_values,
-    weigh_errors,
-    weigh_leaves,
-    weigh_residuals,
+from shoal.attacks import _inversion as inversion
+from shoal.attacks._inversion import Oracle, Scene
+from shoal.attacks._learners import patient_network
+from shoal.attacks.registry import (
+    ATTRIBUTE_ELEMENT,
+    Attack,
+    AuditInput,
+    Finding,
+    Risk,
+    RiskVerdict,
+    Skipped,
+    attack_on,
+    choose_attacks,
 )
-from shoal.attacks.results import AttackResult
+from shoal.attacks.results import AttackResult, corrected
 from shoal.attacks.trees import find_trees, sum_leaves
-from shoal.data.frames import Factor
 from shoal.errors import DataError, ShoalError, reason
 from shoal.intervals import Interval, paired_difference, share_interval, share_right
 from shoal.models.networks import StoppingMLPClassifier
+from shoal.reports.report import show_share
 
-ATTACKS = {
-    "ideal": "the other features",
-    "black-box": "the model's answer",
-    "black-box probabilities": "the model's probabilities",
-    "white-box": "the model's answers to any row, and how many training rows each leaf has",
-    "fredrikson": "the label, the model's answers to any row, and how often it errs",
-}
-"""Attacks, and what each sees that its baseline does not."""
-LEARNED = "ideal", "black-box", "black-box probabilities"
 LEARNERS = "network", "boosting", "forest"
-FEWEST_ROWS = 20
-MOST_NUMBERS = 50
-"""Numbers or dates of more distinct values are guessed in ranges."""
-MOST_TEXTS = 500
-MOST_CATEGORIES = 100
-"""Columns that a text feature becomes at most for a learner; its rarest values share none."""
+NEGLIGIBLE = 0.02
+"""Difference of accuracy between members and controls below which an attack is not called memorisation."""
 
 
 def infer_attribute(
@@ -75,41 +55,41 @@ def infer_attribute(
 ) -> list[AttackResult]:
     """Guess one value of rows, of which all others are known, with the help of a model that was trained on them.
 
-    Half of the members and half of the controls train the adversary; the others are judged. What is guessed better of
-    members than of controls was memorised; what is guessed as well of both comes from how features go together, or
-    from what the model answers to anybody. Most of what is memorised shows where true labels are known.
+    Half of the members and half of the controls train the adversary; the others are judged. A higher accuracy on
+    members than on controls is memorisation; an equal accuracy comes from correlations between features, or from
+    answers that the model gives for any row. Most memorisation shows where true labels are known.
 
     Parameters
     ----------
     model : estimator
         Trained; it takes ``members`` and ``controls`` as they are.
     members, controls : table or array
-        Rows that the model was trained on, and rows that it never saw. The adversary knows every column but the
-        feature: leave out those that nobody would know, such as the target.
+        Training rows, and rows outside the training data. The adversary knows every column but the feature: leave out
+        those that an adversary would not know, such as the target.
     feature : str or int
         Name or position of the feature that is guessed. Rows in which it is missing are left out.
     y_members, y_controls : array, optional
-        True labels, which the attack ``"fredrikson"`` starts from. All others start from the model's answers.
+        True labels, which the attack ``"fredrikson"`` needs. All others use the model's answers.
     attacks : sequence, optional
-        ``"ideal"`` learns the feature from the others, without the model: the baseline of all others, if the most
-        frequent value is no better. ``"black-box"`` learns it from the model's answer too, ``"black-box
+        ``"ideal"`` learns the feature from the others, without the model: the baseline of all others, unless the most
+        frequent value is a better guess. ``"black-box"`` learns it from the model's answer too, ``"black-box
         probabilities"`` from its probabilities. ``"white-box"`` tries every value on a model of trees, and weighs
         those that lead to the known answer by the rows in their leaves. ``"fredrikson"`` tries every value on any
-        model, and weighs them by how often the model errs (Fredrikson et al. 2014). The latter two do not know how
-        features go together, and may well be behind ``"ideal"``. By default all that can be done.
+        model, and weighs them by the model's error rates (Fredrikson et al. 2014). The latter two do not know the
+        correlations between features, and may be worse than ``"ideal"``. By default all that apply.
     learner : {"network", "boosting", "forest"} or classifier, or None
-        How the first three learn. With None they are left out, and the baseline is the most frequent value: the
+        Learner of the first three. With None they are left out, and the baseline is the most frequent value: the
         latter two then take no longer than asking the model.
     bins : int, optional
-        Guess in which of so many ranges, each of about as many rows, a number or a date lies.
+        Guess the range of a number or a date, out of this number of ranges with about equally many rows.
     random_state : int
 
     Returns
     -------
     list of AttackResult
-        ``accuracy``, ``baseline`` and ``advantage`` are of members, ``control`` is the accuracy on controls. Of a
-        feature of two values, ``precision`` and ``recall`` are those of the rarer one. ``risks`` tell for each member
-        how sure the adversary is.
+        ``accuracy``, ``baseline`` and ``advantage`` are of members, ``control`` is the accuracy on controls. For a
+        feature of two values, ``precision`` and ``recall`` are those of the rarer one. ``risks`` is the adversary's
+        confidence for each member.
 
     Examples
     --------
@@ -124,119 +104,188 @@ def infer_attribute(
     >>> found.secret, found.accuracy.value > 0.95, found.beats_baseline
     ('the value of column 3', True, True)
     """
-    asked = _choose(attacks, model, y_members is not None, learner is not None)
-    scene = _set_up(members, controls, feature, bins, random_state)
-    given = zip((y_members, y_controls), scene.parts, WHO, strict=True)
-    labels = [read_labels(y, len(part), who) for y, part, who in given]
+    chosen = choose_attacks(ATTRIBUTE_VALUE, attacks, _lacking(model, y_members is not None, learner is not None))
+    scene = inversion.set_up(members, controls, feature, bins, random_state)
+    given = zip((y_members, y_controls), scene.parts, inversion.WHO, strict=True)
+    labels = [inversion.read_labels(y, len(part), who) for y, part, who in given]
     adversary = _Adversary(scene, Oracle(model), _make_learner(learner, random_state), labels)
-    found: dict[str, AttackResult] = {}
+    found: dict[Attack, AttackResult] = {}
     rival: np.ndarray | None = None
-    for name in dict.fromkeys(asked if learner is None else ("ideal", *asked)):
+    for attack in dict.fromkeys(chosen if learner is None else (ideal, *chosen)):
         started = time.perf_counter()
-        scores = adversary.attack(name)
-        found[name] = _judge(name, scores, scene, rival)._replace(seconds=time.perf_counter() - started)
-        rival = scores if name == "ideal" else rival
-    return [found[name] for name in asked]
+        scores = attack.run(adversary)
+        found[attack] = _judge(attack, scores, scene, rival)._replace(seconds=time.perf_counter() - started)
+        rival = scores if attack is ideal else rival
+    return [found[attack] for attack in chosen]
 
 
-class _Scene(NamedTuple):
-    """What is guessed of which rows, and from which the adversary learns; rows are members first, then controls."""
+def _make(given: AuditInput, risk: Risk, attribute: str) -> Iterator[AttackResult | Skipped]:
+    """Make the attacks of an audit on one sensitive attribute."""
+    title = f"inference of {attribute} from the model"
+    if attribute not in given.features:
+        yield Skipped(title, "the model does not see it")
+    elif given.seconds_left <= 0:
+        yield Skipped(title, "the time limit is too short for it")
+    else:
+        try:
+            yield from infer_attribute(
+                given.model,
+                given.members,
+                given.controls,
+                attribute,
+                y_members=given.y_members,
+                y_controls=given.y_controls,
+                random_state=given.random_state,
+            )
+        except ShoalError as error:
+            yield Skipped(title, reason(error))
 
-    name: str
-    parts: tuple[ModelRows, ModelRows]
-    column: int
-    truth: np.ndarray
-    """The number of each row's value among those that the adversary has met; -1 of others."""
-    train: np.ndarray
-    """Rows that the adversary learns from."""
-    judged: tuple[np.ndarray, np.ndarray]
-    """Other members, and other controls."""
-    prior: np.ndarray
-    """How frequent each value is among rows that train."""
-    donors: list[list[Donor]]
-    """For each value a row that has it, to be copied from into members, and one to be copied from into controls."""
-    left_out: int
-    """Rows without a value."""
+
+def _describe(finding: Finding) -> RiskVerdict:
+    using = [one for one in finding.results if one.attack != ideal.name] or finding.results
+    strongest = max(using, key=lambda one: one.advantage.value)
+    clearly = corrected(strongest.advantage, len(using)).low > 0
+    helps = "helps" if clearly else "does not clearly help"
+    sentence = (
+        f"The model {helps} an adversary to infer {finding.attribute}: {strongest.attack} has an accuracy of "
+        f"{show_share(strongest.accuracy.value)}, compared with {show_share(strongest.baseline.value)} without access "
+        "to the model."
+    )
+    if strongest.control is not None:
+        sentence += f" On people outside the training data it is {show_share(strongest.control.value)}"
+        memory = strongest.accuracy.value - strongest.control.value
+        sentence += ", so most of it is not memorisation." if memory < NEGLIGIBLE else "."
+    limits = "The adversary knew all other values of a person, and learned from people whose value is known."
+    return RiskVerdict(finding.name, clearly, sentence, limits)
+
+
+ATTRIBUTE_VALUE = Risk(
+    name="value of {}",
+    on="model",
+    position=20,
+    element=ATTRIBUTE_ELEMENT,
+    baseline="guessing from the other features without the model, or the most frequent value if that is better",
+    control="people outside the training data",
+    advantage="accuracy - baseline",
+    describe=_describe,
+    make=_make,
+)
 
 
 class _Adversary:
-    """The attacks: each says how much speaks for each value of each row that is judged (n, values)."""
+    """State of the attacks, each of which returns the evidence for each value of each judged row (n, values)."""
 
-    def __init__(self, scene: _Scene, oracle: Oracle, learner: Any, labels: list[np.ndarray | None]) -> None:
+    def __init__(self, scene: Scene, oracle: Oracle, learner: Any, labels: list[np.ndarray | None]) -> None:
         self.scene = scene
         self.oracle = oracle
         self.learner = learner
         self.labels = labels
         self.judged = np.concatenate(scene.judged)
 
-    def attack(self, name: str) -> np.ndarray:
-        if name == "ideal":
-            return self._learn(self.others)
-        if name == "black-box":
-            return self._learn(np.column_stack([self.others, self._answers()]))
-        if name == "black-box probabilities":
-            said = [self.oracle.probabilities(part.native) for part in self.scene.parts]
-            return self._learn(np.column_stack([self.others, np.concatenate(said)]))
-        return self._invert_trees() if name == "white-box" else self._invert_errors()
-
-    def _learn(self, view: np.ndarray) -> np.ndarray:
+    def learn(self, view: np.ndarray) -> np.ndarray:
+        """Learn the feature from a view of the rows."""
         train = self.scene.train
-        # Tables of this size are learned as fast by one thread, and many times faster if other work is done beside it.
+        # One thread learns tables of this size as fast, and much faster if other work runs at the same time.
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return _fit_and_guess(self.learner, view[train], self.scene.truth[train], view[self.judged])
 
-    def _answers(self) -> np.ndarray:
-        known = self.known
-        return known[:, None] if self.oracle.gives_numbers else _one_hot(known, self.oracle.n_classes)
-
-    def _invert_trees(self) -> np.ndarray:
-        trees = find_trees(self.oracle.model)
-        assert trees is not None
-        known = self.known[self.judged]
-        leaves = self._try(lambda rows: sum_leaves(trees, rows))
-        return weigh_leaves(leaves, self.said, known, self.scene.prior)
-
-    def _invert_errors(self) -> np.ndarray:
-        """By the errors on members that train, since others are not what the model was trained on."""
-        scene, known = self.scene, self.known
-        labels = np.concatenate([part for part in self.labels if part is not None])
-        # Controls without labels come last, and stay without a guess.
-        rows = self.judged[self.judged < len(labels)]
-        said, train = self.said[: len(rows)], scene.train[scene.train < len(scene.parts[0])]
-        if self.oracle.gives_numbers:
-            labels = require_numbers(labels)
-            spread = measure_residuals(known[train], labels[train])
-            return weigh_residuals(said, labels[rows], spread, scene.prior)
-        n_met, codes = self.oracle.n_classes, self.oracle.code(labels)
-        if (codes >= n_met).all():
-            raise DataError(
-                f"The model never answers what y_members holds, such as {labels[0]!r}: write labels as it was trained."
-            )
-        confusion = count_errors(known[train], codes[train], self.oracle.n_classes)
-        return weigh_errors(said, codes[rows], confusion, scene.prior)
+    def try_each(self, function: Callable[[Any], np.ndarray]) -> np.ndarray:
+        """Return the values of a function of the judged rows with each value of the feature."""
+        (members, controls), n = self.scene.judged, len(self.scene.parts[0])
+        parts = [self.scene.parts[0].take(members), self.scene.parts[1].take(controls - n)]
+        return inversion.try_values(function, parts, self.scene.column, self.scene.donors)
 
     @cached_property
     def others(self) -> np.ndarray:
         """The other features as numbers."""
         (members, controls), column = self.scene.parts, self.scene.column
         rest = [j for j in range(len(members.names)) if j != column]
-        return _matrix([merge(members, controls, j) for j in rest], len(members) + len(controls))
+        return inversion.to_matrix([inversion.merge(members, controls, j) for j in rest], len(members) + len(controls))
 
     @cached_property
     def known(self) -> np.ndarray:
-        """What the model answers to every row as it is."""
+        """Answers of the model to all rows as they are."""
         return np.concatenate([self.oracle.answers(part.native) for part in self.scene.parts])
 
     @cached_property
     def said(self) -> np.ndarray:
-        """What it answers to the judged rows with each value."""
-        return self._try(self.oracle.answers)
+        """Answers of the model to the judged rows with each value."""
+        return self.try_each(self.oracle.answers)
 
-    def _try(self, function: Callable[[Any], np.ndarray]) -> np.ndarray:
-        (members, controls), n = self.scene.judged, len(self.scene.parts[0])
-        parts = [self.scene.parts[0].take(members), self.scene.parts[1].take(controls - n)]
-        return try_values(function, parts, self.scene.column, self.scene.donors)
+
+@attack_on(ATTRIBUTE_VALUE, "ideal", view="the other features", needs=("learner",))
+def ideal(adversary: _Adversary) -> np.ndarray:
+    """Learn the feature from the others, without the model."""
+    return adversary.learn(adversary.others)
+
+
+@attack_on(ATTRIBUTE_VALUE, "black-box", view="the model's answer", needs=("learner",))
+def black_box(adversary: _Adversary) -> np.ndarray:
+    """Learn the feature from the others and the model's answer."""
+    known = adversary.known
+    answers = known[:, None] if adversary.oracle.gives_numbers else inversion.one_hot(known, adversary.oracle.n_classes)
+    return adversary.learn(np.column_stack([adversary.others, answers]))
+
+
+@attack_on(
+    ATTRIBUTE_VALUE, "black-box probabilities", view="the model's probabilities", needs=("learner", "probabilities")
+)
+def black_box_probabilities(adversary: _Adversary) -> np.ndarray:
+    """Learn the feature from the others and the model's probabilities."""
+    said = [adversary.oracle.probabilities(part.native) for part in adversary.scene.parts]
+    return adversary.learn(np.column_stack([adversary.others, np.concatenate(said)]))
+
+
+@attack_on(
+    ATTRIBUTE_VALUE, "white-box", view="the model's answers to any row, and the number of training rows of each leaf",
+    needs=("trees",),
+)  # fmt: skip
+def white_box(adversary: _Adversary) -> np.ndarray:
+    """Try every value on the trees, and weigh those that lead to the known answer by the rows in their leaves."""
+    trees = find_trees(adversary.oracle.model)
+    assert trees is not None
+    known = adversary.known[adversary.judged]
+    leaves = adversary.try_each(lambda rows: sum_leaves(trees, rows))
+    return inversion.weigh_leaves(leaves, adversary.said, known, adversary.scene.prior)
+
+
+@attack_on(
+    ATTRIBUTE_VALUE, "fredrikson", view="the label, the model's answers to any row, and its error rates",
+    needs=("labels",),
+)  # fmt: skip
+def fredrikson(adversary: _Adversary) -> np.ndarray:
+    """Try every value on the model, and weigh them by its error rates on members that train the adversary.
+
+    Controls that train it are left out, because the model was not trained on them.
+    """
+    scene, known, oracle = adversary.scene, adversary.known, adversary.oracle
+    labels = np.concatenate([part for part in adversary.labels if part is not None])
+    # Controls without labels come last, and stay without a guess.
+    rows = adversary.judged[adversary.judged < len(labels)]
+    said, train = adversary.said[: len(rows)], scene.train[scene.train < len(scene.parts[0])]
+    if oracle.gives_numbers:
+        labels = inversion.require_numbers(labels)
+        spread = inversion.measure_residuals(known[train], labels[train])
+        return inversion.weigh_residuals(said, labels[rows], spread, scene.prior)
+    n_met, codes = oracle.n_classes, oracle.code(labels)
+    if (codes >= n_met).all():
+        raise DataError(
+            f"The model never answers a label of y_members, such as {labels[0]!r}: pass labels as in its training."
+        )
+    confusion = inversion.count_errors(known[train], codes[train], oracle.n_classes)
+    return inversion.weigh_errors(said, codes[rows], confusion, scene.prior)
+
+
+def _lacking(model: Any, labelled: bool, learns: bool) -> dict[str, str]:
+    """Return the reasons for requirements of attacks that are not met."""
+    met = {
+        "learner": (learns, "no learner was passed"),
+        "probabilities": (hasattr(model, "predict_proba"), "the model has no predict_proba"),
+        "trees": (find_trees(model) is not None, f"{type(model).__name__} is not a model of trees that can be read"),
+        "labels": (labelled, "y_members is missing"),
+    }
+    return {need: why for need, (there, why) in met.items() if not there}
 
 
 def _fit_and_guess(learner: Any, rows: np.ndarray, truth: np.ndarray, unseen: np.ndarray) -> np.ndarray:
@@ -251,12 +300,12 @@ def _fit_and_guess(learner: Any, rows: np.ndarray, truth: np.ndarray, unseen: np
         ) from None
     scores = said if has_odds or said.dtype.kind not in "iu" else np.eye(n_values)[said]
     if scores.shape != (len(unseen), n_values):
-        raise ShoalError(f"The learner {type(learner).__name__} is no classifier: choose {', '.join(LEARNERS)}.")
+        raise ShoalError(f"The learner {type(learner).__name__} is not a classifier: choose {', '.join(LEARNERS)}.")
     return np.asarray(scores, float)
 
 
-def _judge(name: str, scores: np.ndarray, scene: _Scene, rival: np.ndarray | None) -> AttackResult:
-    """The numbers of an attack; ``rival`` are the scores of who has the same features, but not the model."""
+def _judge(attack: Attack, scores: np.ndarray, scene: Scene, rival: np.ndarray | None) -> AttackResult:
+    """Judge the scores of an attack; ``rival`` has those of an adversary with the same features, but not the model."""
     members, controls = scene.judged
     n, truth = len(members), scene.truth[members]
     guess = scores.argmax(axis=1)
@@ -268,9 +317,9 @@ def _judge(name: str, scores: np.ndarray, scene: _Scene, rival: np.ndarray | Non
     risks = np.full(len(scene.parts[0]), np.nan)
     risks[members] = scores[:n].max(axis=1) / scores[:n].sum(axis=1)
     return AttackResult(
-        attack=name,
+        attack=attack.name,
         secret=f"the value of {scene.name}",
-        view=ATTACKS[name],
+        view=attack.view,
         rows=n,
         accuracy=share_right(right),
         baseline=share_right(baseline),
@@ -284,7 +333,7 @@ def _judge(name: str, scores: np.ndarray, scene: _Scene, rival: np.ndarray | Non
 
 
 def _of_rarer(guess: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> tuple[Interval | None, Interval | None]:
-    """Precision and recall of the rarer of two values."""
+    """Return precision and recall of the rarer of two values."""
     if len(prior) != 2:
         return None, None
     rarer = 1 - int(prior.argmax())
@@ -297,42 +346,19 @@ def _of_rarer(guess: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> tuple[
 def _note(accuracy: float, common: float, has_control: bool, left_out: int) -> str:
     said = []
     if accuracy < common:
-        said.append(f"The most frequent value is right in {common * 100:.0f} % of rows, and this attack is below it.")
+        said.append(f"It is less accurate than guessing the most frequent value ({common * 100:.0f} %).")
     if not has_control:
-        said.append("Without the labels of controls it cannot be told whether this is memorised.")
+        said.append("Without the labels of controls, memorisation cannot be measured.")
     if left_out:
         said.append(f"{left_out:,} rows without a value were left out.")
     return " ".join(said)
-
-
-def _choose(asked: Sequence[str] | None, model: Any, labelled: bool, learns: bool) -> list[str]:
-    """The attacks that are asked for, if they can be done; by default all that can be."""
-    unlearned = learns, "it learns, and learner is None"
-    has_odds = hasattr(model, "predict_proba")
-    ways_out = dict.fromkeys(LEARNED, unlearned) | {
-        "black-box probabilities": unlearned if not learns else (has_odds, "the model has no predict_proba"),
-        "white-box": (find_trees(model) is not None, f"{type(model).__name__} is not made of trees that can be read"),
-        "fredrikson": (labelled, "it starts from true labels, and y_members is missing"),
-    }
-    cannot = {name: why for name, (can, why) in ways_out.items() if not can}
-    if asked is None:
-        return [name for name in ATTACKS if name not in cannot]
-    names = [asked] if isinstance(asked, str) else list(asked)
-    for name in names:
-        if name not in ATTACKS:
-            raise ShoalError(f"There is no attack {name!r}: choose {', '.join(ATTACKS)}.")
-        if name in cannot:
-            raise ShoalError(f"The attack {name!r} cannot be done, since {cannot[name]}: choose another.")
-    return names
 
 
 def _make_learner(asked: Any, seed: int) -> Any:
     if asked is None:
         return None
     if asked == "network":
-        # Rows may be few: larger steps and more patience than by default, or it stops before it has begun.
-        patient = {"early_stopping": True, "n_iter_no_change": 20, "learning_rate_init": 0.005, "max_iter": 300}
-        return make_pipeline(StandardScaler(), StoppingMLPClassifier(**patient, random_state=seed))
+        return patient_network(StoppingMLPClassifier, seed)
     if asked == "boosting":
         return HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
     if asked == "forest":
@@ -340,85 +366,3 @@ def _make_learner(asked: Any, seed: int) -> Any:
     if not hasattr(asked, "fit") or not hasattr(asked, "predict"):
         raise ShoalError(f"There is no learner {asked!r}: choose {', '.join(LEARNERS)}, or pass a classifier.")
     return asked
-
-
-def _set_up(members: Any, controls: Any, feature: str | int, bins: int | None, seed: int) -> _Scene:
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise ShoalError(f"random_state={seed!r}: choose a whole number from 0 on.")
-    parts = open_alike(members, controls)
-    column = find_column(feature, parts[0])
-    n, name = len(parts[0]), parts[0].names[column]
-    secret = merge(*parts, column)
-    values, stand_ins = _group_values(secret, name, bins)
-    codes = np.append(values, -1)[secret.codes]
-    random = np.random.default_rng(int(seed))
-    halves = _halve(codes[:n], "members", name, random), _halve(codes[n:], "controls", name, random)
-    train = np.concatenate([halves[0][0], halves[1][0] + n])
-    met, sizes = np.unique(codes[train], return_counts=True)
-    if len(met) < 2:
-        raise DataError(f"Feature {name!r} has one value in all rows, so there is nothing to guess: choose another.")
-    number = np.full(len(stand_ins) + 1, -1)
-    number[met] = np.arange(len(met))
-    return _Scene(
-        name,
-        parts,
-        column,
-        truth=number[codes],
-        train=train,
-        judged=(halves[0][1], halves[1][1] + n),
-        prior=sizes / sizes.sum(),
-        donors=find_donors(parts, secret.codes, stand_ins[met]),
-        left_out=int((codes < 0).sum()),
-    )
-
-
-def _group_values(secret: Factor, name: str, bins: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """For each value the number of what is guessed, and for each of that the value that stands for it when tried."""
-    n, content = len(secret.values), secret.content
-    if bins is None:
-        most = MOST_TEXTS if content == "text" else MOST_NUMBERS
-        if n > most:
-            way_out = "choose another" if content == "text" else "pass bins to guess ranges of them"
-            raise DataError(f"Feature {name!r} has {n:,} different values, more than {most}: {way_out}.")
-        return np.arange(n), np.arange(n)
-    if isinstance(bins, bool) or not isinstance(bins, numbers.Integral) or bins < 2:
-        raise ShoalError(f"bins={bins!r}: choose a whole number from 2 on, or None.")
-    if content not in ("number", "date"):
-        raise ShoalError(f"bins={bins} is for numbers and dates, but feature {name!r} holds {content}: leave bins out.")
-    sizes = np.bincount(secret.codes[secret.codes >= 0], minlength=n)
-    so_far = np.cumsum(sizes)
-    ranges = np.unique((so_far - sizes / 2) * bins // max(so_far[-1], 1), return_inverse=True)[1].reshape(-1)
-    ends = so_far[np.append(np.flatnonzero(np.diff(ranges)), n - 1)]
-    # The median of a range stands for it.
-    return ranges, np.searchsorted(so_far, (np.append(0, ends[:-1]) + ends) / 2)
-
-
-def _halve(codes: np.ndarray, who: str, name: str, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that train and rows that are judged, as many of each value as can be."""
-    known = np.flatnonzero(codes >= 0)
-    if len(known) < FEWEST_ROWS:
-        raise DataError(f"There are {len(known)} {who} in which {name!r} is known: pass {FEWEST_ROWS} or more.")
-    shuffled = random.permutation(known)
-    ordered = shuffled[np.argsort(codes[shuffled], kind="stable")]
-    return np.sort(ordered[::2]), np.sort(ordered[1::2])
-
-
-def _matrix(factors: list[Factor], n_rows: int) -> np.ndarray:
-    """What a learner sees: numbers and whether they are missing, and a column for each frequent other value."""
-    columns: list[np.ndarray] = []
-    for codes, values, content in factors:
-        missing = codes < 0
-        if content == "text":
-            columns.append(_one_hot(codes, len(values)))
-            continue
-        known = values.astype("int64" if content == "date" else float).astype(float)
-        columns.append(np.append(known, known[codes[~missing]].mean() if len(known) else 0.0)[codes][:, None])
-        if missing.any():
-            columns.append(missing[:, None].astype(float))
-    return np.column_stack(columns) if columns else np.zeros((n_rows, 1))
-
-
-def _one_hot(codes: np.ndarray, n_values: int) -> np.ndarray:
-    sizes = np.bincount(codes[codes >= 0], minlength=n_values)
-    frequent = np.sort(np.argsort(-sizes, kind="stable")[:MOST_CATEGORIES])
-    return np.asarray(codes[:, None] == frequent, float)

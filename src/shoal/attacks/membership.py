@@ -1,10 +1,10 @@
-"""Tell rows that a model was trained on from others."""
+"""Membership inference: distinguish the rows that a model was trained on from other rows."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,24 +12,30 @@ from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from shoal._kernels import groups
-from shoal.attacks import _learners as learners
-from shoal.attacks import references as references
-from shoal.attacks._branched_network import BranchedNetwork
 from shoal.attacks.answers import Answers, Asking, n_rows_of, plan_asking
-from shoal.attacks.references import References
-from shoal.attacks.results import AttackResult, best_threshold, judge_two_groups
+from shoal.attacks.references import References, clip_of, seeded, take, train_references
+from shoal.attacks.registry import (
+    MEMBERSHIP_ELEMENT,
+    Attack,
+    AuditInput,
+    Finding,
+    Risk,
+    RiskVerdict,
+    Skipped,
+    attacks_on,
+    choose_attacks,
+)
+from shoal.attacks.results import AttackResult, best_threshold, corrected, judge_two_groups
 from shoal.attacks.trees import quick
 from shoal.data import frames
 from shoal.data.factored import group_rows
-from shoal.errors import DataError, ShoalError
+from shoal.errors import DataError, ShoalError, reason
+from shoal.reports.report import show_share
 
 FEWEST_ROWS = 20
-SECRET = "membership: whether a row was trained on"
-STABILITY_COPIES = 20
-STABILITY_SHARE = 0.2
-"""Features of a row that are replaced by those of other rows, to see whether its label stays."""
-MOST_TO_LEARN = 40_000
-"""Rows that an attack learns from; of more, as many are drawn."""
+FEWEST_REFERENCES = 4
+"""Reference models that an audit trains at least where its time is limited."""
+SECRET = "membership in the training data"
 
 
 def infer_membership(
@@ -46,31 +52,31 @@ def infer_membership(
     random_state: int = 0,
     skip: bool = False,
 ) -> list[AttackResult]:
-    """Try to tell the rows that a model was trained on from others.
+    """Distinguish the rows that a model was trained on from other rows.
 
-    Half of the members and half of the controls are known to the adversary, to set thresholds and to learn from; the
-    others are judged. That is a strong adversary: results are an upper bound for those who know less.
+    The adversary knows half of the members and half of the controls, to set thresholds and to train attacks; the other
+    halves are judged. Results are therefore an upper bound for adversaries who know less.
 
     Parameters
     ----------
     model : estimator
         Trained: a classifier, with probabilities or without, or a regressor.
     members, controls : table or array
-        Rows that it was trained on, and rows like them that it was not.
+        Training rows, and similar rows outside the training data.
     y_members, y_controls : array
         Their true labels.
     attacks : sequence of str, optional
         See :func:`attack_names`; by default all that apply.
     estimator : estimator, optional
-        How the model was trained, for attacks with reference models; by default a fresh copy of the model. Where its
-        rows were anonymized before, a :class:`shoal.ProtectedModel`.
+        Recipe of the model, for attacks with reference models; by default a fresh copy of the model. Where its rows
+        were anonymized before, a :class:`shoal.ProtectedModel`.
     n_references : int
-        Reference models, an even number; more of them make stronger attacks.
+        Number of reference models, even; more of them make stronger attacks.
     n_jobs : int
-        Reference models that are trained side by side, each in a process.
+        Number of reference models that are trained in parallel, each in a process.
     random_state : int
     skip : bool
-        Leave out attacks that do not apply, instead of refusing them.
+        Leave out attacks that do not apply instead of refusing them.
 
     Returns
     -------
@@ -89,15 +95,15 @@ def infer_membership(
     >>> found.beats_baseline, found.auc.value > 0.9
     (True, True)
     """
-    target = _look_at_target(model, members, controls, y_members, y_controls)
-    chosen = _choose(attacks, target, estimator, model, skip=skip)
-    halves = _halve(target, random_state)
-    known: References | None = None
+    target = _open_target(model, members, controls, y_members, y_controls)
+    recipe = model if estimator is None else estimator
+    chosen = choose_attacks(MEMBERSHIP, attacks, _lacking(target, recipe), skip=skip)
+    references: References | None = None
     seconds = 0.0
-    if any(_ATTACKS[name].needs_references for name in chosen):
+    if any(map(_needs_references, chosen)):
         start = time.perf_counter()
-        known = references.train_references(
-            model if estimator is None else estimator,
+        references = train_references(
+            recipe,
             target.rows,
             target.labels,
             target.asking,
@@ -107,30 +113,31 @@ def infer_membership(
             seed=random_state,
         )
         seconds = time.perf_counter() - start
+    game = MembershipGame(target, *_halve(target, random_state), references, random_state)
     found = []
-    for name in chosen:
+    for attack in chosen:
         start = time.perf_counter()
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scores = _ATTACKS[name].score(target, halves, known, random_state)
-        spent = time.perf_counter() - start + (seconds if _ATTACKS[name].needs_references else 0.0)
-        found.append(_judge(name, scores, target, halves, known, spent))
+            scores = attack.run(game)
+        spent = time.perf_counter() - start + (seconds if _needs_references(attack) else 0.0)
+        found.append(_judge(attack, scores, game, spent))
     return found
 
 
 def attack_names(*, references: bool | None = None) -> list[str]:
-    """Names of the attacks, the simple ones first; only those with reference models, or those without, if asked for.
+    """Return the names of the attacks: all, only those with reference models, or only those without.
 
     >>> attack_names()[:3]
     ['loss', 'confidence', 'entropy']
     >>> attack_names(references=True)[1:3]
     ['LiRA offline', 'LiRA online']
     """
-    return [name for name, one in _ATTACKS.items() if references is None or one.needs_references == references]
+    return [one.name for one in attacks_on(MEMBERSHIP) if references in (None, _needs_references(one))]
 
 
 class Target(NamedTuple):
-    """A model under attack, and the rows that are to be told apart: members first, then controls."""
+    """A model under attack, and the rows to distinguish: members first, then controls."""
 
     model: Any
     rows: Any
@@ -140,7 +147,7 @@ class Target(NamedTuple):
     answers: Answers
     clip: float
     overlap: int
-    """Controls that equal a member in all they have: no attack can be right about both."""
+    """Controls that equal a member in all values: no attack can be correct about both."""
 
     @property
     def is_member(self) -> np.ndarray:
@@ -148,209 +155,179 @@ class Target(NamedTuple):
         return np.arange(len(self.labels)) < self.n_members
 
 
-class Halves(NamedTuple):
-    """Rows that the adversary knows, as many members as others, and rows that are judged."""
+class MembershipGame(NamedTuple):
+    """Input of an attack on membership, which returns a score for each row, higher for likelier members."""
 
+    target: Target
     known: np.ndarray
+    """Rows that the adversary knows, as many members as controls."""
     judged_members: np.ndarray
     judged_controls: np.ndarray
+    references: References | None
+    seed: int
 
 
-Score = Callable[[Target, Halves, "References | None", int], np.ndarray]
+def _make(given: AuditInput, risk: Risk, attribute: str) -> Iterator[AttackResult | Skipped]:
+    """Make the attacks of an audit; errors are not skipped, because they are about the tables that were given."""
+    names = attack_names() if given.attacks is None else list(given.attacks)
+    with_references = [name for name in names if name in attack_names(references=True)]
+    simple = [name for name in names if name not in with_references]
+    data = given.members, given.controls, given.y_members, given.y_controls
+    options: dict[str, Any] = {
+        "estimator": given.estimator, "random_state": given.random_state, "skip": given.attacks is None
+    }  # fmt: skip
+    if simple:
+        yield from infer_membership(given.model, *data, attacks=simple, **options)
+    if with_references:
+        n, skipped = _affordable_references(given)
+        yield from skipped
+        if n:
+            options |= {"n_references": n, "n_jobs": given.n_jobs}
+            yield from infer_membership(given.model, *data, attacks=with_references, **options)
 
 
-class Attack(NamedTuple):
-    """How rows are scored: the higher, the more likely a member."""
+def _affordable_references(given: AuditInput) -> tuple[int, list[Skipped]]:
+    """Return the number of reference models that the time allows, by training one."""
 
-    score: Score
-    view: str
-    kinds: tuple[str, ...] = ("probabilities", "numbers", "labels")
-    needs_references: bool = False
+    def none_because(why: str) -> tuple[int, list[Skipped]]:
+        return 0, [Skipped("attacks with reference models", why)]
+
+    recipe = given.model if given.estimator is None else given.estimator
+    if not isinstance(recipe, BaseEstimator):
+        return none_because(NOT_RETRAINED)
+    if given.deadline == np.inf:
+        return given.n_references, []
+    half = np.arange(0, len(given.y_members), 2)
+    begun = time.perf_counter()
+    try:
+        seeded(recipe, given.random_state).fit(take(given.members, half), given.y_members[half])
+    except Exception as error:  # whatever an estimator does with its rows
+        return none_because(f"{NOT_RETRAINED} ({reason(error)})")
+    # It had half of the members; reference models train on half of all rows, and predict all of them.
+    each = 2.5 * (time.perf_counter() - begun) * (1 + len(given.y_controls) / len(given.y_members)) / 2
+    n = int(0.8 * given.seconds_left * max(given.n_jobs, 1) / max(each, 1e-9)) // 2 * 2
+    if n < FEWEST_REFERENCES:
+        return none_because("the time limit is too short for them: allow more")
+    if n < given.n_references:
+        left_out = f"{given.n_references - n} of {given.n_references} reference models"
+        return n, [Skipped(left_out, "the time limit is too short for them")]
+    return given.n_references, []
 
 
-def _judge(
-    name: str, scores: np.ndarray, target: Target, halves: Halves, known: References | None, seconds: float
-) -> AttackResult:
-    member = target.is_member
-    in_known, out_known = halves.known[member[halves.known]], halves.known[~member[halves.known]]
+def describe_membership(finding: Finding) -> RiskVerdict:
+    """Describe the attacks on membership by the strongest of them."""
+    found = finding.results
+    strongest = max(found, key=auc_or_accuracy)
+    best = corrected(strongest.auc or strongest.accuracy, len(found))
+    clearly = best.low > 0.5
+    if clearly:
+        few = ""
+        if strongest.hits_at_1_percent is not None:
+            few = f" and a TPR of {show_share(strongest.hits_at_1_percent.value)} at 1 % FPR"
+        accuracy = f"an accuracy of {show_share(strongest.accuracy.value)} (baseline 50 %)"
+        sentence = f"The strongest of {len(found)} attacks, {strongest.attack}, has {accuracy}{few}."
+    else:
+        sentence = (
+            f"None of {len(found)} attacks was clearly better than guessing; the strongest, {strongest.attack}, has an "
+            f"AUC of {best.value:.3f} ({best.low:.3f} to {best.high:.3f})."
+        )
+    limits = (
+        "The adversary knew half of the members and controls. Intervals are widened for the number of attacks; attacks "
+        "that were not made may succeed."
+    )
+    return RiskVerdict(finding.name, clearly, sentence, limits)
+
+
+def auc_or_accuracy(one: AttackResult) -> float:
+    """Return the number by which attacks on membership are ranked."""
+    return one.auc.value if one.auc is not None else one.accuracy.value
+
+
+MEMBERSHIP = Risk(
+    name="membership",
+    on="model",
+    position=10,
+    element=MEMBERSHIP_ELEMENT,
+    baseline="guessing at random",
+    control="",
+    advantage="accuracy - baseline",
+    describe=describe_membership,
+    make=_make,
+)
+NOT_RETRAINED = "the model cannot be retrained"
+
+
+def _needs_references(attack: Attack) -> bool:
+    return "references" in attack.needs
+
+
+def _lacking(target: Target, recipe: Any) -> dict[str, str]:
+    """Return the reasons for requirements of attacks that are not met."""
+    kind = target.answers.kind
+    met = {
+        "probabilities": kind == "probabilities",
+        "classes": kind in ("probabilities", "labels"),
+        "scores": kind in ("probabilities", "numbers"),
+    }
+    lacking = {need: f"the model answers with {kind}" for need, there in met.items() if not there}
+    return lacking if isinstance(recipe, BaseEstimator) else lacking | {"references": NOT_RETRAINED}
+
+
+def _judge(attack: Attack, scores: np.ndarray, game: MembershipGame, seconds: float) -> AttackResult:
+    target, member = game.target, game.target.is_member
+    in_known, out_known = game.known[member[game.known]], game.known[~member[game.known]]
     threshold = best_threshold(scores[in_known], scores[out_known])
     risks = np.full(target.n_members, np.nan)
-    risks[halves.judged_members] = scores[halves.judged_members]
+    risks[game.judged_members] = scores[game.judged_members]
     notes = []
-    if known is not None and _ATTACKS[name].needs_references:
-        notes.append(f"{len(known.inside)} reference models.")
+    if game.references is not None and _needs_references(attack):
+        notes.append(f"{len(game.references.inside)} reference models.")
     if target.overlap:
-        notes.append(f"{target.overlap:,} controls equal a member in every value, and are guessed wrong or by chance.")
+        notes.append(f"{target.overlap:,} controls equal a member in every value; guesses about them are chance.")
     return AttackResult(
-        attack=name,
+        attack=attack.name,
         secret=SECRET,
-        view=_ATTACKS[name].view,
+        view=attack.view,
         risks=risks,
         seconds=seconds,
         note=" ".join(notes),
-        **judge_two_groups(scores[halves.judged_members], scores[halves.judged_controls], threshold),
+        **judge_two_groups(scores[game.judged_members], scores[game.judged_controls], threshold),
     )
 
 
-def _loss(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    return references.signal_of(target.answers, target.clip)
-
-
-def _confidence(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    return np.asarray(target.answers.columns.max(axis=1))
-
-
-def _entropy(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    share = np.clip(target.answers.columns, 1e-12, 1)
-    return np.asarray((share * np.log(share)).sum(axis=1))
-
-
-def _modified_entropy(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    """Entropy that tells being sure of the truth from being sure of something else (Song and Mittal 2021)."""
-    share = np.clip(target.answers.columns, 1e-12, 1 - 1e-12)
-    wrong = share * np.log1p(-share)
-    own = np.clip(target.answers.of_truth, 1e-12, 1 - 1e-12)
-    return np.asarray((1 - own) * np.log(own) + wrong.sum(axis=1) - own * np.log1p(-own))
-
-
-def _right(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    """Whether the label is the true one: nothing else is needed (the gap attack of Yeom et al. 2018)."""
-    return np.asarray(target.answers.columns.argmax(axis=1) == target.answers.truth, float)
-
-
-def _stability(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    """How often the label stays the true one if features are replaced by those of other rows (Choquette-Choo 2021)."""
-    random = np.random.default_rng(seed)
-    n, names = len(target.labels), _columns(target.rows)
-    asking = Asking("labels", target.asking.classes)
-    hits = _right(target, halves, known, seed) * STABILITY_COPIES
-    for _ in range(STABILITY_COPIES):
-        replaced = random.random((len(names), n)) < STABILITY_SHARE
-        others = random.integers(0, n, (len(names), n))
-        sources = np.where(replaced, others, np.arange(n))
-        answers = asking.ask(target.model, _mix(target.rows, names, sources), target.labels)
-        hits += answers.columns[np.arange(n), answers.truth]
-    return hits
-
-
-def _forest(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    return _learn(learners.forest, _published_view(target.answers), target, halves, seed)
-
-
-def _boosting(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    return _learn(learners.boosting, _published_view(target.answers), target, halves, seed)
-
-
-def _network(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    """The attack of the paper on accuracy-guided anonymization: branches for the answer and the label."""
-    view, labels = _network_view(target.answers, target.clip)
-    rows = _thin(halves.known, seed)
-    network = BranchedNetwork(seed).fit(view[rows], labels[rows], target.is_member[rows].astype(float))
-    return network.score(view, labels)
-
-
-def _shadow(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    """Learn from models whose members are known, then turn to the one under attack (Shokri et al. 2017)."""
-    assert known is not None
-    views = np.vstack([_published_view(one) for one in known.shadows])
-    inside = known.inside[: len(known.shadows)].reshape(-1)
-    rows = _thin(np.arange(len(views)), seed)
-    own = _published_view(target.answers)
-    return learners.learn(learners.boosting, views[rows], inside[rows], own, seed)
-
-
-def _with_references(score: Callable[[Target, References], np.ndarray]) -> Score:
-    def scored(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-        assert known is not None
-        return score(target, known)
-
-    return scored
-
-
-def _own_signal(target: Target) -> np.ndarray:
-    return references.signal_of(target.answers, target.clip)
-
-
-def _own_share(target: Target) -> np.ndarray:
-    return references.share_of(target.answers, target.clip)
-
-
-def _all_together(target: Target, halves: Halves, known: References | None, seed: int) -> np.ndarray:
-    """Learn from the answer and everything that reference models tell."""
-    assert known is not None
-    signal, summary = _own_signal(target), references.summarise(known)
-    scores = (
-        references.lira_online(signal, summary),
-        references.lira_offline(signal, summary),
-        references.rmia_online(_own_share(target), known),
-        references.rmia_offline(_own_share(target), known),
-    )
-    view = np.column_stack([_published_view(target.answers), signal, *summary, *scores])
-    return _learn(learners.slow_boosting, view, target, halves, seed)
-
-
-def _learn(learner: learners.Learner, view: np.ndarray, target: Target, halves: Halves, seed: int) -> np.ndarray:
-    rows = _thin(halves.known, seed)
-    return learners.learn(learner, view[rows], target.is_member[rows], view, seed)
-
-
-def _published_view(answers: Answers) -> np.ndarray:
-    """What the model says, and the truth."""
-    if answers.kind == "numbers":
-        truth = answers.truth.reshape(answers.columns.shape)
-        return np.column_stack([answers.columns, truth, np.abs(answers.columns - truth)])
-    # Of two classes one tells it all.
-    shown = slice(1, None) if answers.columns.shape[1] == 2 else slice(None)
-    return np.column_stack([answers.columns[:, shown], _one_hot(answers)[:, shown], answers.of_truth])
-
-
-def _network_view(answers: Answers, clip: float) -> tuple[np.ndarray, np.ndarray]:
-    if answers.kind == "numbers":
-        truth = answers.truth.reshape(answers.columns.shape)
-        return np.column_stack([answers.columns, references.signal_of(answers, clip)]), truth / (truth.std() + 1e-12)
-    share = np.clip(answers.columns, clip, 1 - clip)
-    return np.log(share) - np.log1p(-share), _one_hot(answers)
-
-
-def _one_hot(answers: Answers) -> np.ndarray:
-    return np.asarray(answers.truth[:, None] == np.arange(answers.columns.shape[1]), float)
-
-
-def _look_at_target(model: Any, members: Any, controls: Any, y_members: Any, y_controls: Any) -> Target:
+def _open_target(model: Any, members: Any, controls: Any, y_members: Any, y_controls: Any) -> Target:
     sizes = [n_rows_of(members), n_rows_of(controls)]
     labels = [_read_labels(y, n, name) for y, n, name in zip((y_members, y_controls), sizes, ("members", "controls"),
                                                              strict=True)]  # fmt: skip
     for n, name in zip(sizes, ("members", "controls"), strict=True):
         if n < FEWEST_ROWS:
-            raise DataError(f"There are only {n} {name}: {FEWEST_ROWS} of both are needed to tell anything.")
+            raise DataError(f"There are only {n} {name}: pass {FEWEST_ROWS} or more.")
     rows = _stack(members, controls)
-    together = np.concatenate(labels) if labels[0].dtype.kind == labels[1].dtype.kind else _as_texts(labels)
+    if labels[0].dtype.kind != labels[1].dtype.kind:
+        raise DataError(
+            f"Labels of members are like {labels[0][0]!r}, those of controls like {labels[1][0]!r}: use one type."
+        )
+    together = np.concatenate(labels)
     asking, asked = plan_asking(model, together), quick(model)
     answers = asking.ask(asked, rows, together)
     overlap = _count_overlap(rows, together, sizes[0])
     if overlap == sizes[1]:
         raise DataError("Every control equals a member: pass rows that the model was not trained on as controls.")
-    return Target(asked, rows, together, sizes[0], asking, answers, references.clip_of(answers), overlap)
+    return Target(asked, rows, together, sizes[0], asking, answers, clip_of(answers), overlap)
 
 
 def _read_labels(y: Any, n: int, name: str) -> np.ndarray:
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != n:
-        raise DataError(f"There are labels of the shape {labels.shape} for {n:,} {name}: pass one for each row.")
+        raise DataError(f"The labels have the shape {labels.shape} for {n:,} {name}: pass one per row.")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise DataError(f"Some {name} have no label: leave these out.")
+        raise DataError(f"Some {name} have no label: leave them out.")
     return labels.astype(str) if labels.dtype.kind == "O" else labels
-
-
-def _as_texts(labels: list[np.ndarray]) -> np.ndarray:
-    raise DataError(
-        f"Labels of members are like {labels[0][0]!r}, those of controls like {labels[1][0]!r}: write both alike."
-    )
 
 
 def _stack(members: Any, controls: Any) -> Any:
     if frames.is_frame(members) != frames.is_frame(controls):
-        raise DataError("Members and controls are of two kinds: pass both as tables, or both as arrays.")
+        raise DataError("Members and controls have different types: pass both as tables, or both as arrays.")
     if not frames.is_frame(members):
         one, other = np.asarray(members), np.asarray(controls)
         if one.ndim != 2 or one.shape[1:] != other.shape[1:]:
@@ -364,7 +341,7 @@ def _stack(members: Any, controls: Any) -> Any:
 
 
 def _count_overlap(rows: Any, labels: np.ndarray, n_members: int) -> int:
-    """Controls that equal a member in every value and the label."""
+    """Return the number of controls that equal a member in every value and the label."""
     if frames.is_frame(rows):
         opened = frames.open_frame(rows)
         alike = group_rows(opened, opened.columns)
@@ -377,99 +354,16 @@ def _count_overlap(rows: Any, labels: np.ndarray, n_members: int) -> int:
     return int(np.bincount(met[:n_members], minlength=met.max() + 1)[met[n_members:]].astype(bool).sum())
 
 
-def _halve(target: Target, seed: int) -> Halves:
+def _halve(target: Target, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     parts = [random.permutation(np.flatnonzero(chosen)) for chosen in (target.is_member, ~target.is_member)]
     n_known = min(len(part) // 2 for part in parts)
     known = np.sort(np.concatenate([part[:n_known] for part in parts]))
-    judged = [np.sort(part[len(part) // 2 :]) for part in parts]
-    return Halves(known, *judged)
-
-
-def _thin(rows: np.ndarray, seed: int) -> np.ndarray:
-    if len(rows) <= MOST_TO_LEARN:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, MOST_TO_LEARN, replace=False))
-
-
-def _choose(attacks: Sequence[str] | None, target: Target, estimator: Any, model: Any, *, skip: bool) -> list[str]:
-    retrained = estimator if estimator is not None else model
-    can_train = isinstance(retrained, BaseEstimator)
-    possible = [
-        name
-        for name, attack in _ATTACKS.items()
-        if target.answers.kind in attack.kinds and (can_train or not attack.needs_references)
-    ]
-    if attacks is None:
-        return possible
-    asked = [attacks] if isinstance(attacks, str) else list(attacks)
-    for name in asked:
-        if name not in _ATTACKS:
-            raise ShoalError(f"There is no attack {name!r}: choose among {', '.join(_ATTACKS)}.")
-        if name not in possible and not skip:
-            kind = target.answers.kind
-            why = f"the model answers with {kind}" if kind not in _ATTACKS[name].kinds else "it cannot be trained anew"
-            raise ShoalError(f"The attack {name!r} does not apply, because {why}: leave it out.")
-    return [name for name in asked if name in possible]
+    members, controls = (np.sort(part[len(part) // 2 :]) for part in parts)
+    return known, members, controls
 
 
 def _require_even(n: int) -> int:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 2 or n % 2:
         raise ShoalError(f"n_references={n!r}: choose an even number from 2 on.")
     return int(n)
-
-
-def _columns(rows: Any) -> list[Any]:
-    return list(frames.open_frame(rows).columns) if frames.is_frame(rows) else list(range(rows.shape[1]))
-
-
-def _mix(rows: Any, names: list[Any], sources: np.ndarray) -> Any:
-    """Rows whose columns are taken from the rows that each column names."""
-    if not frames.is_frame(rows):
-        return np.column_stack([rows[chosen, name] for name, chosen in zip(names, sources, strict=True)])
-    opened = frames.open_frame(rows)
-    columns = {name: frames.take(opened[name], chosen) for name, chosen in zip(names, sources, strict=True)}
-    return frames.side_by_side(columns).to_native()
-
-
-SOFT = ("probabilities",)
-CLASSES = ("probabilities", "labels")
-ANY_BUT_LABELS = ("probabilities", "numbers")
-_PROBABILITIES, _REFERENCES = "the model's answer and the true label", "the same, and how the model was trained"
-_ATTACKS: dict[str, Attack] = {
-    "loss": Attack(_loss, _PROBABILITIES, ANY_BUT_LABELS),
-    "confidence": Attack(_confidence, "the model's answer", SOFT),
-    "entropy": Attack(_entropy, "the model's answer", SOFT),
-    "modified entropy": Attack(_modified_entropy, _PROBABILITIES, SOFT),
-    "label": Attack(_right, "the label that the model gives, and the true one", CLASSES),
-    "label stability": Attack(_stability, "labels that the model gives to rows of the adversary's choice", CLASSES),
-    "forest": Attack(_forest, _PROBABILITIES, ANY_BUT_LABELS),
-    "boosting": Attack(_boosting, _PROBABILITIES, ANY_BUT_LABELS),
-    "network": Attack(_network, _PROBABILITIES, ANY_BUT_LABELS),
-    "shadow models": Attack(_shadow, _REFERENCES, ANY_BUT_LABELS, needs_references=True),
-    "LiRA offline": Attack(
-        _with_references(lambda t, k: references.lira_offline(_own_signal(t), references.summarise(k))),
-        _REFERENCES,
-        ANY_BUT_LABELS,
-        needs_references=True,
-    ),
-    "LiRA online": Attack(
-        _with_references(lambda t, k: references.lira_online(_own_signal(t), references.summarise(k))),
-        _REFERENCES,
-        ANY_BUT_LABELS,
-        needs_references=True,
-    ),
-    "RMIA offline": Attack(
-        _with_references(lambda t, k: references.rmia_offline(_own_share(t), k)),
-        _REFERENCES,
-        SOFT,
-        needs_references=True,
-    ),
-    "RMIA online": Attack(
-        _with_references(lambda t, k: references.rmia_online(_own_share(t), k)),
-        _REFERENCES,
-        SOFT,
-        needs_references=True,
-    ),
-    "references and boosting": Attack(_all_together, _REFERENCES, SOFT, needs_references=True),
-}

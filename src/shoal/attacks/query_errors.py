@@ -1,4 +1,4 @@
-"""How wrong somebody is who guesses a secret from a query, as Xu et al. (2017) measure it."""
+"""Errors of guesses of a secret from a query, as Xu et al. (2017) measure them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from shoal.errors import DataError
 
 
 def privacy_errors(truth: Any, said: Any) -> np.ndarray:
-    """The squared distance between the secret and what is said of it, for each row (the paper's e_privacy).
+    """Return the squared distance between the secret and its guess for each row (the paper's e_privacy).
 
     >>> privacy_errors([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]).tolist()
     [0.0, 2.0]
     """
     truth, said = _columns(truth), _columns(said)
     if truth.shape != said.shape:
-        raise DataError(f"The secret has the shape {truth.shape}, what is said of it {said.shape}: pass both alike.")
+        raise DataError(f"The secret has the shape {truth.shape}, its guess {said.shape}: pass equal shapes.")
     return np.asarray(((truth - said) ** 2).sum(axis=1))
 
 
 def complete_privacy(truth: Any, said: Any, without: Any) -> float:
-    """The share of rows of which more is said wrong than by who knows nothing of the row but the mean.
+    """Return the share of rows that are guessed worse than by the mean, without access to the row.
 
     Parameters
     ----------
     truth : array
         The secret of each row.
     said : array
-        What is said of it from the cleaned row.
+        Its guess from the cleaned row.
     without : array
-        What is said of it from the mean of all rows: a value for each secret, or a row of them for each row.
+        Its guess from the mean of all rows: a value for each secret, or a row of them for each row.
 
     Examples
     --------

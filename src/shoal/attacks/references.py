@@ -1,4 +1,4 @@
-"""Reference models: the same training on random halves of the rows, to know what is said of rows that are not seen."""
+"""Reference models: the training of a model repeated on random halves of the rows, to compare answers with."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from shoal.data import frames
 from shoal.errors import ShoalError, reason
 
 SHRINKAGE = 4.0
-"""Rows have few reference models each, so their variances are drawn to the common one, as if it came from this many."""
+"""Weight of the common variance in that of each row, in number of models, because rows have few models each."""
 OFFLINE_SHARE = 0.3
-"""How far models that have seen a row are from those that have not, for who has only the latter (RMIA's a)."""
+"""Assumed similarity of models with a row to those without it, where only the latter are known (RMIA's a)."""
 MOST_SHADOWS = 4
-"""Reference models whose answers are kept in full, to learn from."""
+"""Number of reference models whose answers are kept in full, to learn from."""
 
 
 class References(NamedTuple):
     """Models that were trained on half of the rows each."""
 
     signals: np.ndarray
-    """Models by rows: how sure each is of the truth, on the scale of a logit."""
+    """Models by rows: the confidence in the truth, on the logit scale."""
     shares: np.ndarray
     """Models by rows: the same as a probability, or as a likelihood."""
     inside: np.ndarray
-    """Models by rows: whether it was trained on the row."""
+    """Models by rows: True if the model was trained on the row."""
     shadows: list[Answers]
-    """All that the first few of them say."""
+    """Answers of the first few models."""
 
 
 def train_references(
@@ -47,10 +47,9 @@ def train_references(
     n_jobs: int,
     seed: int,
 ) -> References:
-    """Train models on random halves of the rows and ask them about all of them.
+    """Train models on random halves of the rows, and predict all rows with each of them.
 
-    Models come in pairs that part the rows between them, so that every row is in half of the models and out of the
-    other half, however few there are.
+    Pairs of models divide the rows between them, so that every row is in exactly half of any number of models.
     """
     random = np.random.default_rng(seed)
     inside = np.empty((n_models, len(labels)), bool)
@@ -67,7 +66,7 @@ def train_references(
 
 
 def signal_of(answers: Answers, clip: float) -> np.ndarray:
-    """How sure a model is of the truth: the logit of its probability, or minus the log of its squared error."""
+    """Return the confidence in the truth: the logit of its probability, or minus the log of the squared error."""
     if answers.kind == "numbers":
         return -np.log(((answers.columns - answers.truth.reshape(answers.columns.shape)) ** 2).sum(axis=1) + clip)
     share = np.clip(answers.of_truth, clip, 1 - clip)
@@ -75,14 +74,14 @@ def signal_of(answers: Answers, clip: float) -> np.ndarray:
 
 
 def share_of(answers: Answers, clip: float) -> np.ndarray:
-    """How likely a model finds the truth."""
+    """Return the probability, or the likelihood, of the truth according to a model."""
     if answers.kind == "numbers":
         return np.asarray(1.0 / (1.0 + np.exp(-signal_of(answers, clip) + np.log(clip) / 2)))
     return np.clip(answers.of_truth, clip, 1.0)
 
 
 def clip_of(answers: Answers) -> float:
-    """What keeps a signal finite: half of the smallest step that the model's answers make, so that it is no outlier."""
+    """Return the bound that keeps signals finite: half of the smallest step between answers, to avoid outliers."""
     if answers.kind == "numbers":
         squares = ((answers.columns - answers.truth.reshape(answers.columns.shape)) ** 2).sum(axis=1)
         return float(max(1e-4 * np.median(squares), np.finfo(float).tiny))
@@ -92,7 +91,7 @@ def clip_of(answers: Answers) -> float:
 
 
 class Statistics(NamedTuple):
-    """Of each row the mean and deviation of the signal, by models that were trained on it and by the others."""
+    """Mean and standard deviation of the signal of each row, by models that were trained on it and by the others."""
 
     mean_in: np.ndarray
     spread_in: np.ndarray
@@ -101,7 +100,7 @@ class Statistics(NamedTuple):
 
 
 def summarise(references: References) -> Statistics:
-    """Means and deviations of each row, the latter drawn to what is common to all rows."""
+    """Return means and standard deviations of each row, the latter shrunk towards that of all rows."""
     found = []
     for chosen in (references.inside, ~references.inside):
         values = np.where(chosen, references.signals, np.nan)
@@ -114,27 +113,27 @@ def summarise(references: References) -> Statistics:
 
 
 def lira_online(signal: np.ndarray, known: Statistics) -> np.ndarray:
-    """How much likelier the signal is of a model that was trained on the row (Carlini et al. 2022)."""
+    """Return the log-likelihood ratio of the signal for models with and without the row (Carlini et al. 2022)."""
     of_member = stats.norm.logpdf(signal, known.mean_in, known.spread_in)
     return np.asarray(of_member - stats.norm.logpdf(signal, known.mean_out, known.spread_out))
 
 
 def lira_offline(signal: np.ndarray, known: Statistics) -> np.ndarray:
-    """How far the signal is above that of models that were not trained on the row."""
+    """Return the standardized excess of the signal over that of models without the row."""
     return np.asarray((signal - known.mean_out) / known.spread_out)
 
 
 def rmia_online(share: np.ndarray, references: References) -> np.ndarray:
-    """The log of how much surer the model is of a row than models on average (Zarifzadeh et al. 2024).
+    """Return the log ratio of the model's probability to the mean of reference models (Zarifzadeh et al. 2024).
 
-    The paper then compares this ratio with that of other rows, which keeps its order.
+    The paper then compares this ratio with that of other rows, which preserves its order.
     """
     means = [_mean(references.shares, chosen) for chosen in (references.inside, ~references.inside)]
     return np.asarray(np.log(share) - np.log((means[0] + means[1]) / 2))
 
 
 def rmia_offline(share: np.ndarray, references: References) -> np.ndarray:
-    """The same for who only has models that were not trained on the row."""
+    """Return the log ratio where only models without the row are known."""
     outside = _mean(references.shares, ~references.inside)
     return np.asarray(np.log(share) - np.log(((1 + OFFLINE_SHARE) * outside + (1 - OFFLINE_SHARE)) / 2))
 
@@ -152,21 +151,21 @@ def _train_and_ask(
             model = seeded(estimator, seed).fit(take(rows, chosen), labels[chosen])
         except Exception as error:  # whatever an estimator does with its rows
             raise ShoalError(
-                f"A reference model cannot be trained ({reason(error)}): pass the estimator that made the model, or "
-                "leave attacks with reference models out."
+                f"A reference model cannot be trained ({reason(error)}): pass the recipe of the model as estimator, or "
+                "leave out attacks with reference models."
             ) from None
         return asking.ask(quick(model), rows, labels)
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """An untrained copy of an estimator with this seed in all of its parts."""
+    """Return an untrained copy of an estimator with this seed in all of its parts."""
     copy = clone(estimator)
     names = [name for name in copy.get_params(deep=True) if name.rpartition("__")[2] == "random_state"]
     return copy.set_params(**dict.fromkeys(names, seed % 2**32)) if names else copy
 
 
 def take(rows: Any, chosen: np.ndarray) -> Any:
-    """Some rows of a table or an array."""
+    """Return some rows of a table or an array."""
     if frames.is_frame(rows):
         return frames.take_rows(frames.open_frame(rows), chosen).to_native()
     return np.asarray(rows)[chosen]

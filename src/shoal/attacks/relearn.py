@@ -1,4 +1,4 @@
-"""The adversary who knows how queries are cleaned, and learns to guess a secret from cleaned rows (Xu et al. 2017)."""
+"""Relearning: guess a secret from cleaned rows with knowledge of the cleaning (Xu et al. 2017)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from shoal.attacks._learners import patient_network
 from shoal.attacks.query_errors import privacy_errors
 from shoal.data import frames
 from shoal.errors import DataError, ShoalError, reason
@@ -27,44 +28,44 @@ from shoal.models.networks import StoppingMLPClassifier, StoppingMLPRegressor
 Task = Literal["numbers", "classes"]
 LEARNERS = "linear", "boosting", "network"
 MOST_CLASSES = 20
-"""Whole numbers of no more distinct values are classes."""
+"""Maximum number of distinct whole numbers that are classes."""
 MOST_CATEGORIES = 100
-"""Columns that a text feature becomes at most for the adversary; its rarest values share none."""
+"""Maximum number of columns that a text feature becomes for the adversary; its rarest values share none."""
 FEWEST_ROWS = 20
 STRENGTHS = 10.0 ** np.arange(-4, 5)
-"""Regularisation of the linear learner, chosen by leaving rows out."""
+"""Regularization strengths of the linear learner, chosen by cross-validation."""
 
 
 class Relearned(NamedTuple):
-    """What an adversary gets who learns the secret from cleaned rows; errors are of rows that were not learned from."""
+    """Success of an adversary at learning the secret from cleaned rows, measured on held-out rows."""
 
     learner: str
     task: Task
     error: Interval
-    """Squared error, by that of who only knows the mean of the secret, or the shares of its classes: 1 is nothing."""
+    """Squared error relative to the baseline, which guesses the mean of the secret or the shares of its classes."""
     raw_error: Interval
-    """The same of the same learner, if rows were not cleaned."""
+    """Relative squared error of the same learner on rows that are not cleaned."""
     squared_error: float
     """Mean squared distance between the secret and the guess: the paper's e_privacy under attack."""
     baseline_error: float
-    """The same for who knows nothing of the row."""
+    """Mean squared distance between the secret and the guess of the baseline."""
     complete_privacy: Interval
-    """Share of the rows of which this adversary is further off than who knows nothing."""
+    """Share of the rows that the adversary guesses worse than the baseline."""
     accuracy: Interval | None
-    """Share of the rows whose class is guessed right; None of numbers."""
+    """Share of correctly guessed classes; None for numbers."""
     raw_accuracy: float | None
     baseline_accuracy: float | None
-    """The share of the most frequent class."""
+    """Share of the most frequent class."""
     rows: int
 
     @property
     def advantage(self) -> float:
-        """The part of the secret's variance that the cleaned rows give away; 0 if nothing."""
+        """Share of the secret's variance that the cleaned rows reveal."""
         return 1.0 - self.error.value
 
     @property
     def beats_baseline(self) -> bool:
-        """Whether it is clearly better than knowing nothing of the row."""
+        """True if it is clearly better than guessing without access to the row."""
         return self.error.high < 1.0
 
 
@@ -79,24 +80,24 @@ def relearn(
     task: Task | None = None,
     random_state: int = 0,
 ) -> list[Relearned]:
-    """Learn a secret from cleaned rows, and see how well it is guessed of others (Algorithm 3 of the paper).
+    """Learn a secret from cleaned rows, and measure how well it is guessed on others (Algorithm 3 of the paper).
 
     Parameters
     ----------
     cleaner : transformer
-        Fitted; what the adversary knows of the cleaning is all of it.
+        Fitted; the adversary knows it.
     X : table or array
         Rows that have not been cleaned.
     y : array
-        Their secret, one column or several: numbers or classes.
+        Their secret, one or several columns: numbers or classes.
     test : pair of rows and their secret, optional
         Rows to guess; by default a part of ``X`` is held out.
     test_size : float
         Share that is held out.
     learners : sequence of {"linear", "boosting", "network"} or dict of estimators
-        How the adversary learns.
+        Learners of the adversary.
     task : {"numbers", "classes"}, optional
-        By default texts, Booleans and whole numbers of few values are classes.
+        By default texts, Booleans and whole numbers with few distinct values are classes.
     random_state : int
 
     Returns
@@ -123,9 +124,11 @@ def relearn(
     if chosen not in ("numbers", "classes"):
         raise ShoalError(f"There is no task {chosen!r}: choose numbers or classes.")
     if chosen == "numbers" and secrets.dtype.kind not in "biuf":
-        raise ShoalError(f"The secret is {secrets[0, 0]!r} and the like, which are no numbers: choose task='classes'.")
+        raise ShoalError(
+            f"The secret has values such as {secrets[0, 0]!r}, which are not numeric: choose task='classes'."
+        )
     if chosen == "classes" and secrets.shape[1] > 1:
-        raise ShoalError("Classes are guessed one secret at a time: pass one column, or task='numbers'.")
+        raise ShoalError(f"The secret has {secrets.shape[1]} columns of classes: pass one column, or task='numbers'.")
     classes = secrets if chosen == "classes" else None
     train, held_out = _split(len(labels), len(secrets), test_size, random_state, classes)
     _require_different(secrets, train, held_out)
@@ -134,7 +137,7 @@ def relearn(
     found = []
     for name, learner in _make_learners(learners, chosen, secrets.shape[1], random_state).items():
         guess = _guess_classes if chosen == "classes" else _guess_numbers
-        # Tables of this size are learned as fast by one thread, and many times faster if other work is done beside it.
+        # One thread learns tables of this size as fast, and much faster if other work runs at the same time.
         with threadpool_limits(1):
             answers = [guess(learner, view[train], secrets[train], view[held_out]) for view in (cleaned, raw)]
         found.append(_judge(name, chosen, answers, secrets, train, held_out))
@@ -142,7 +145,7 @@ def relearn(
 
 
 class _Answer(NamedTuple):
-    """What an adversary says of some rows."""
+    """Guesses of an adversary."""
 
     columns: np.ndarray
     """Numbers, or the probability of each class."""
@@ -166,7 +169,7 @@ def _fit(learner: Any, rows: np.ndarray, wanted: np.ndarray) -> Any:
         try:
             return clone(learner).fit(rows, wanted)
         except ValueError as error:  # such as of missing values
-            raise ShoalError(f"The adversary cannot learn from these rows ({reason(error)}): mend them.") from None
+            raise ShoalError(f"The adversary cannot learn from these rows ({reason(error)}): fix them.") from None
 
 
 def _judge(
@@ -220,21 +223,18 @@ def _make_learner(name: str, task: Task, n_secrets: int, seed: int) -> Any:
     classes = task == "classes"
     if name == "boosting":
         if classes:
-            # It would hold out rows of every class, and some may have one.
+            # Early stopping holds out rows of every class, and some classes may have a single row.
             return HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
         one = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
         return one if n_secrets == 1 else MultiOutputRegressor(one)
     if name == "network":
-        # Rows may be few: larger steps and more patience than by default, or it stops before it has begun.
-        network = StoppingMLPClassifier if classes else StoppingMLPRegressor
-        patient = {"early_stopping": True, "n_iter_no_change": 20, "learning_rate_init": 0.005, "max_iter": 300}
-        return make_pipeline(StandardScaler(), network(**patient, random_state=seed))
+        return patient_network(StoppingMLPClassifier if classes else StoppingMLPRegressor, seed)
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000) if classes else RidgeCV(STRENGTHS))
 
 
 def _stack_labels(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     if one.shape[1] != other.shape[1] or (one.dtype.kind in "biuf") != (other.dtype.kind in "biuf"):
-        raise DataError("The secret of the rows to guess is of another kind than that of the others: pass both alike.")
+        raise DataError("The secret of the test rows has another type than that of the others: use one type.")
     return np.concatenate([one, other])
 
 
@@ -246,15 +246,15 @@ def _read_labels(y: Any, rows: Any) -> np.ndarray:
     labels = np.asarray(y)
     labels = labels[:, None] if labels.ndim == 1 else labels
     if labels.ndim != 2 or 0 in labels.shape or len(labels) != n:
-        raise DataError(f"The secret has the shape {np.shape(y)} for {n:,} rows: pass one for each row.")
+        raise DataError(f"The secret has the shape {np.shape(y)} for {n:,} rows: pass one per row.")
     if labels.dtype.kind not in "biufUT":
         present = [value for value in labels.reshape(-1).tolist() if value is not None and value == value]
         if len(present) < labels.size:
-            raise DataError("The secret is missing in some rows: leave these out.")
+            raise DataError("The secret is missing in some rows: leave them out.")
         numbers = all(isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) for value in present)
         return labels.astype(float) if numbers else labels.astype(str)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise DataError("The secret is missing in some rows: leave these out.")
+        raise DataError("The secret is missing in some rows: leave them out.")
     return labels
 
 
@@ -272,28 +272,28 @@ def _split(
     if n_all > n_given:
         train, held_out = rows[:n_given], rows[n_given:]
     elif not 0 < test_size < 1:
-        raise ShoalError(f"test_size={test_size!r} is no share of the rows: choose a number between 0 and 1.")
+        raise ShoalError(f"test_size={test_size!r} is not a share of the rows: choose a number between 0 and 1.")
     elif n_given < FEWEST_ROWS:
-        raise DataError(f"{n_given} rows are too few to learn from and to test on: pass {FEWEST_ROWS} or more.")
+        raise DataError(f"{n_given} rows are too few to train and to test on: pass {FEWEST_ROWS} or more.")
     else:
         sizes = None if classes is None else np.unique(classes, return_counts=True)[1]
         fair = classes if sizes is not None and sizes.min() > 1 and sizes.size <= test_size * n_given / 2 else None
         train, held_out = train_test_split(rows, test_size=test_size, random_state=seed, stratify=fair)
     if classes is not None:
-        # Who learns has never seen the others.
+        # The adversary has never seen other classes.
         held_out = held_out[np.isin(classes[held_out, 0], classes[train, 0])]
     return train, held_out
 
 
 def _require_different(secrets: np.ndarray, train: np.ndarray, held_out: np.ndarray) -> None:
     if len(held_out) == 0:
-        raise DataError("No row to guess has a secret that occurs among those to learn from: pass more rows.")
+        raise DataError("No test row has a secret that occurs in the training rows: pass more rows.")
     if any(all(len(np.unique(column[rows])) < 2 for column in secrets.T) for rows in (train, held_out)):
         raise DataError("All rows have the same secret, so there is nothing to guess: pass others.")
 
 
 def _matrix(parts: list[Any]) -> np.ndarray:
-    """What the adversary sees: numbers as they are, and a column for each of the most frequent other values."""
+    """Return the input of the adversary: numbers as they are, and a column for each frequent other value."""
     if not frames.is_frame(parts[0]):
         return np.concatenate([np.asarray(part, float) for part in parts])
     opened = frames.stack_rows([frames.open_frame(part) for part in parts])

@@ -1,4 +1,4 @@
-"""What an attack found: one shape for all of them, with a baseline, a control and intervals."""
+"""Results of attacks: one shape for all of them, with a baseline, a control and intervals."""
 
 from __future__ import annotations
 
@@ -11,89 +11,94 @@ from scipy import stats
 from shoal.intervals import CONFIDENCE, Interval, Z, share_interval
 
 LOW_RATES = 0.01, 0.001
-"""False alarms at which hits are counted."""
+"""False positive rates at which true positives are counted."""
 CURVE_POINTS = 400
 
 
 class Curve(NamedTuple):
-    """Hits against false alarms, as the threshold of a score falls."""
+    """True positive rate (``hits``) against false positive rate (``false_alarms``), for falling thresholds."""
 
     false_alarms: np.ndarray
     hits: np.ndarray
 
 
 class AttackResult(NamedTuple):
-    """How well an adversary guesses a secret from a view, beside one who lacks the view."""
+    """Success of an adversary at guessing a secret from a view, compared with a baseline that lacks the view."""
 
     attack: str
     """Name of the attack, such as ``"loss"``."""
     secret: str
-    """What is guessed, such as ``"membership"`` or ``"the value of age"``."""
+    """Object of the guess, such as ``"membership"`` or ``"the value of age"``."""
     view: str
-    """What the adversary sees and the baseline does not."""
+    """Information that the adversary has and the baseline lacks."""
     rows: int
-    """Guesses that were judged; none of these rows had a part in training the attack."""
+    """Number of judged guesses; none of these rows took part in training the attack."""
     accuracy: Interval
-    """Share of right guesses; where two groups of rows are told apart, each counts one half."""
+    """Share of correct guesses; balanced accuracy where members are distinguished from controls."""
     baseline: Interval
-    """The same of the adversary who lacks the view."""
+    """Accuracy of the adversary who lacks the view."""
     advantage: Interval
-    """Accuracy less that of the baseline."""
+    """Gain over the baseline or, where attacks on a release are compared with a control, over that."""
     control: Interval | None = None
-    """Accuracy on rows that the model, or the release, never had, where that means something."""
+    """Accuracy on rows that neither the model nor the release contains, where that means something."""
     precision: Interval | None = None
     recall: Interval | None = None
     auc: Interval | None = None
-    """Area under the curve of hits against false alarms; 0.5 is chance."""
+    """Area under the ROC curve; 0.5 is chance."""
     hits_at_1_percent: Interval | None = None
-    """Rate of hits at a rate of false alarms of 1 %."""
+    """True positive rate at a false positive rate of 1 %."""
     hits_at_01_percent: Interval | None = None
-    """Rate of hits at a rate of false alarms of 0.1 %."""
+    """True positive rate at a false positive rate of 0.1 %."""
     curve: Curve | None = None
     risks: np.ndarray | None = None
-    """A score for each row that was attacked, the higher the more exposed; NaN for rows that trained the attack."""
+    """Score of each attacked row, higher if more exposed; NaN for rows that trained the attack."""
     seconds: float = 0.0
     note: str = ""
-    """What limits this result, in a sentence."""
+    """Limits of this result, in a sentence."""
 
     @property
     def beats_baseline(self) -> bool:
-        """Whether the view clearly helps: the interval of the advantage lies above zero."""
+        """True if the view clearly helps: the interval of the advantage lies above zero."""
         return self.advantage.low > 0
 
     @property
     def warning(self) -> str:
-        """A sentence if the attack is no better than its baseline: it then says nothing about the risk of others."""
+        """A sentence if the attack is not clearly better than its baseline: other attacks may still succeed."""
         return "" if self.beats_baseline else f"The attack {self.attack!r} is not clearly better than its baseline."
 
     def most_exposed(self, n: int = 10) -> np.ndarray:
-        """Numbers of the rows that are most exposed, the most exposed first."""
+        """Return the numbers of the most exposed rows in descending order of exposure."""
         if self.risks is None:
             return np.empty(0, np.intp)
         known = np.flatnonzero(~np.isnan(self.risks))
         return known[np.argsort(-self.risks[known], kind="stable")[:n]]
 
     def facts(self) -> dict[str, Any]:
-        """The numbers by name, without the curve and the scores of single rows."""
+        """Return the numbers by name, without the curve and the scores of single rows."""
         left_out = ("curve", "risks")
         plain = {k: _plain(v) for k, v in self._asdict().items() if k not in left_out}
         return plain | {"beats_baseline": self.beats_baseline, "warning": self.warning}
 
 
+def show_points(share: Interval) -> str:
+    """Return a difference of shares in percentage points, with its interval."""
+    return f"{100 * share.value:+.1f} ({100 * share.low:+.1f} to {100 * share.high:+.1f})"
+
+
 def judge_two_groups(positive: np.ndarray, negative: np.ndarray, threshold: float) -> dict[str, Any]:
-    """Numbers of an attack that tells two groups apart by a score, above a threshold that was set on other rows.
+    """Judge an attack that distinguishes two groups by a score, with a threshold that was set on other rows.
 
     Parameters
     ----------
     positive, negative : array
         Scores of rows that are in the group, such as members, and of rows that are not.
     threshold : float
-        Scores above it are taken for the group.
+        Rows with a higher score are assigned to the group.
 
     Returns
     -------
     dict
-        Fields of :class:`AttackResult`, against the baseline that tosses a coin.
+        Fields of :class:`AttackResult`, compared with the baseline of random guesses.
     """
     hits, alarms = int((positive > threshold).sum()), int((negative > threshold).sum())
     recall = share_interval(hits, len(positive))
@@ -106,7 +111,7 @@ def judge_two_groups(positive: np.ndarray, negative: np.ndarray, threshold: floa
         "accuracy": accuracy,
         "baseline": Interval(0.5, 0.5, 0.5),
         "advantage": Interval(accuracy.value - 0.5, accuracy.low - 0.5, accuracy.high - 0.5),
-        # As if both groups were of one size, so that it can be compared between data sets.
+        # As if both groups had the same size, so that data sets can be compared.
         "precision": _balanced_precision(recall, quiet) if hits + alarms else None,
         "recall": recall,
         "auc": auc_interval(positive, negative),
@@ -117,7 +122,7 @@ def judge_two_groups(positive: np.ndarray, negative: np.ndarray, threshold: floa
 
 
 def best_threshold(positive: np.ndarray, negative: np.ndarray) -> float:
-    """The threshold above which most of one group and least of the other lie; the middle between two scores."""
+    """Return the threshold with the highest balanced accuracy, midway between two scores."""
     scores = np.concatenate([positive, negative])
     step = np.concatenate([np.full(len(positive), 1.0 / len(positive)), np.full(len(negative), -1.0 / len(negative))])
     order = np.argsort(-scores, kind="stable")
@@ -131,7 +136,7 @@ def best_threshold(positive: np.ndarray, negative: np.ndarray) -> float:
 
 
 def mean_of_two(one: Interval, other: Interval) -> Interval:
-    """The mean of two independent numbers, its interval from theirs (the method of variance estimates recovered)."""
+    """Return the mean of two independent numbers, with an interval by the method of variance estimates recovered."""
     value = (one.value + other.value) / 2
     low = math.hypot(one.value - one.low, other.value - other.low) / 2
     high = math.hypot(one.high - one.value, other.high - other.value) / 2
@@ -139,15 +144,24 @@ def mean_of_two(one: Interval, other: Interval) -> Interval:
 
 
 def difference(one: Interval, other: Interval) -> Interval:
-    """One number less another that is independent of it, with an interval from theirs."""
+    """Return the difference of two independent numbers, with an interval from theirs."""
     value = one.value - other.value
     low = math.hypot(one.value - one.low, other.high - other.value)
     high = math.hypot(one.high - one.value, other.value - other.low)
     return Interval(value, value - low, value + high)
 
 
+def corrected(interval: Interval, n_tries: int) -> Interval:
+    """Widen an interval for the best of several tries (Bonferroni), on the scale of a normal distribution."""
+    if n_tries <= 1:
+        return interval
+    wider = float(stats.norm.ppf(1 - (1 - CONFIDENCE) / (2 * n_tries)) / Z)
+    value = interval.value
+    return Interval(value, value - wider * (value - interval.low), value + wider * (interval.high - value))
+
+
 def auc_interval(positive: np.ndarray, negative: np.ndarray) -> Interval:
-    """The area under the curve with DeLong's interval, on the scale of its logit, from ranks: ties count one half."""
+    """Return the area under the ROC curve from ranks, with DeLong's interval on the logit scale; ties count 0.5."""
     n, m = len(positive), len(negative)
     ranks = stats.rankdata(np.concatenate([positive, negative]))
     above = (ranks[:n] - stats.rankdata(positive)) / m  # for each of the group, the share of the others below it
@@ -162,10 +176,10 @@ def auc_interval(positive: np.ndarray, negative: np.ndarray) -> Interval:
 
 
 def hits_interval(positive: np.ndarray, negative: np.ndarray, rate: float) -> Interval | None:
-    """The rate of hits at a rate of false alarms; None where so few rows cannot tell.
+    """Return the true positive rate at a false positive rate; None if there are too few rows to estimate it.
 
-    The interval is that of the share of hits, widened by where the threshold may truly lie: the share of all others
-    above the j-th largest of n scores has the distribution Beta(j, n - j + 1), whatever the scores are.
+    The interval is that of the true positive rate, widened by the uncertainty of the threshold: the share of all
+    negatives above the j-th largest of n scores has the distribution Beta(j, n - j + 1), whatever the scores are.
     """
     n = len(negative)
     if n * rate < 1:
@@ -185,14 +199,14 @@ def hits_interval(positive: np.ndarray, negative: np.ndarray, rate: float) -> In
 
 
 def hits_at(positive: np.ndarray, negative: np.ndarray, rate: float) -> float:
-    """The rate of hits above a threshold that no more than this rate of the others exceed."""
+    """Return the true positive rate above the lowest threshold that at most this rate of the negatives exceeds."""
     allowed = math.floor(rate * len(negative))
     threshold = np.partition(negative, len(negative) - allowed - 1)[len(negative) - allowed - 1]
     return float((positive > threshold).mean())
 
 
 def draw_curve(positive: np.ndarray, negative: np.ndarray) -> Curve:
-    """Hits against false alarms, thinned to a few hundred points, more of them where false alarms are rare."""
+    """Return the ROC curve, thinned to a few hundred points, more of them where false positives are rare."""
     scores = np.concatenate([positive, negative])
     order = np.argsort(-scores, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))

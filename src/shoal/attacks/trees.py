@@ -1,4 +1,4 @@
-"""The trees of a model, whatever stands around them: which leaves rows fall into, and quicker answers of forests."""
+"""Trees inside models and their wrappers: the leaves of rows, and faster answers of forests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoal.models.estimators import ModelPipeline
 
 Prepare = Callable[[Any], Any]
 TOP_NODES = 15
-"""Nodes of a tree that nearly every row passes or just misses: rows are sorted by what these ask about."""
+"""Number of top nodes of each tree, which most rows pass: rows are sorted by the features that these test."""
 SORTED_BY = 4
 _NO_NAMES = np.zeros((1, 4), np.uint64)
 
@@ -27,18 +27,18 @@ class Trees(NamedTuple):
     leaves: Callable[[Any], np.ndarray]
     """The leaf of each row in each tree (n, trees)."""
     shares: list[np.ndarray]
-    """For each tree: the share of its training rows in each node, times the vote of the tree."""
+    """Share of the training rows in each node of each tree, times the weight of the tree."""
 
 
 def find_trees(model: Any) -> Trees | None:
-    """The trees of a tree, a forest or boosted trees, in a pipeline or a search too; None of other models."""
+    """Return the trees of a tree, a forest or boosted trees, also in a pipeline or a search; None for other models."""
     prepare, inner = unwrap(model)
     found = _find_bare_trees(inner)
     return found and found._replace(leaves=lambda rows: found.leaves(prepare(rows)))
 
 
 def unwrap(model: Any) -> tuple[Prepare, Any]:
-    """What a pipeline, a search or a protected model does to rows, and the model that is then asked."""
+    """Return the preparation of rows by a pipeline, a search or a protected model, and the model inside it."""
     if isinstance(model, Pipeline):
         steps = model[:-1].transform if len(model.steps) > 1 else _as_they_are
         return _behind(steps, model[-1])
@@ -63,7 +63,7 @@ def _find_bare_trees(model: Any) -> Trees | None:
         return _guided_trees(model) if {"tree_", "trees_"} & set(vars(model)) else None
     if hasattr(model, "tree_"):
         return Trees(lambda rows: np.asarray(model.apply(rows))[:, None], [_shares(model.tree_)])
-    # Trees that see a part of the columns each would have to be handed that part.
+    # Trees that each use some of the columns would need to be passed these.
     if hasattr(model, "estimators_") and not hasattr(model, "estimators_features_"):
         return _ensemble(model)
     return None
@@ -98,7 +98,7 @@ def _shares(tree: Any) -> np.ndarray:
 
 
 def sum_leaves(trees: Trees, rows: Any) -> np.ndarray:
-    """The share of the training rows in the leaf of each row, summed over the trees."""
+    """Return the share of the training rows in the leaf of each row, summed over the trees."""
     leaves = call("apply", trees.leaves, rows)
     total = np.zeros(len(leaves))
     for j, shares in enumerate(trees.shares):
@@ -107,9 +107,9 @@ def sum_leaves(trees: Trees, rows: Any) -> np.ndarray:
 
 
 def quick(model: Any) -> Any:
-    """A stand-in that gives the same answers, to the last bit, sooner; the model itself if it is no forest.
+    """Return a stand-in with identical answers that is faster; the model itself if it is not a forest.
 
-    Attacks ask about every row, some of them twenty times: for a forest that is most of their time.
+    Attacks predict every row, some of them twenty times: for a forest that is most of their time.
     """
     prepare, forest = unwrap(model)
     kind = _QUICK.get(type(forest))
@@ -119,7 +119,7 @@ def quick(model: Any) -> Any:
 
 
 def _hands_on(model: Any, inner: Any) -> bool:
-    """Whether all that stands around a model prepares rows for it, and hands on what it says as it is."""
+    """Return True if the wrappers of a model only prepare rows for it, and pass on its answers unchanged."""
     while model is not inner:
         if type(model) in (Pipeline, ModelPipeline):
             model = model[-1]
@@ -131,7 +131,7 @@ def _hands_on(model: Any, inner: Any) -> bool:
 
 
 class _QuickForest:
-    """A forest of scikit-learn whose trees are laid level by level and asked about distinct rows in a good order."""
+    """A forest of scikit-learn whose trees are laid out level by level and predict distinct rows in a good order."""
 
     def __init__(self, model: Any, prepare: Prepare, forest: Any) -> None:
         self.model = model
@@ -142,18 +142,18 @@ class _QuickForest:
         self._sorted_by = np.argsort(-np.bincount(asked), kind="stable")[:SORTED_BY]
 
     def _average(self, rows: Any) -> np.ndarray | None:
-        """The mean of what the trees answer; None for rows that only the model itself knows how to take."""
+        """Return the mean answer of the trees; None for rows that only the model itself can read."""
         prepared = self._prepare(rows)
         values = np.asarray(prepared) if isinstance(prepared, np.ndarray) or hasattr(prepared, "__array__") else None
         if values is None or values.dtype.kind not in "biuf" or values.ndim != 2 or values.shape[1] != self._n_features:
             return None
-        # Like scikit-learn, which makes numbers out of 32 bits of them.
+        # Like scikit-learn, which converts numbers to 32 bits.
         with np.errstate(over="ignore"):
             values = values.astype(np.float32).astype(np.float64)
         if not np.isfinite(values).all():
             return None
         labels, first = groups.group_rows((values + 0.0).view(np.uint64))
-        # Rows that are alike go the same ways, which are then at hand: a fifth of the time.
+        # Similar rows take the same paths, which are then cached: a fifth of the time.
         order = np.lexsort(values[first][:, self._sorted_by[::-1]].T)
         asked = np.ascontiguousarray(values[first[order]])
         total = np.zeros((len(asked), self._trees[0][1].shape[1]))
@@ -186,7 +186,7 @@ class _QuickRegressor(_QuickForest):
 
 
 def _lay(tree: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes of a tree of scikit-learn as our kernel wants them, and what each answers."""
+    """Return the nodes of a tree of scikit-learn in the layout of our kernel, and the answer of each."""
     nodes, source = np.empty(tree.node_count, kernel.NODE), np.empty(tree.node_count, np.int64)
     kernel.lay_nodes(tree.children_left, tree.children_right, tree.feature, tree.threshold, nodes, source)
     return nodes, tree.value[:, 0, :].take(source, axis=0)

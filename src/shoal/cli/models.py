@@ -245,54 +245,52 @@ def clean(
 
 @spread
 def audit(
-    members: Annotated[Path, typer.Option(metavar="FILE", help="Rows that it was trained on, CSV or Parquet.")],
+    members: Annotated[Path, typer.Option(metavar="FILE", help="Training rows, CSV or Parquet.")],
     schema: SchemaFile,
     reading: ReadOptions,
     model: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The model: a .skops, .joblib or .pkl file.")
     ] = None,
     controls: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rows like them that it was not trained on.")
+        Path | None, typer.Option(metavar="FILE", help="Similar rows outside the training data.")
     ] = None,
     folder: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="DIR",
-            help="What protect or train wrote: model, release, and which rows of --members it was trained on, and how.",
+            help="Folder that protect or train wrote: model, release, training recipe and training rows in --members.",
         ),
     ] = None,
     released: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The release of the members, to be linked with them.")
+        Path | None, typer.Option(metavar="FILE", help="Release of the members, to attack it too.")
     ] = None,
     references: Annotated[
-        int, typer.Option(parser=whole, help="Reference models, an even number; more make stronger attacks.")
+        int, typer.Option(parser=whole, help="Number of reference models, even; more make stronger attacks.")
     ] = 16,
     time_limit: Annotated[
-        float | None, typer.Option(parser=number, help="Seconds that attacks may take; fewer are made to keep to it.")
+        float | None, typer.Option(parser=number, help="Seconds for the attacks; fewer are made to stay within them.")
     ] = None,
-    jobs: Annotated[int, typer.Option(parser=whole, help="Reference models to train side by side.")] = -1,
+    jobs: Annotated[int, typer.Option(parser=whole, help="Reference models in parallel; -1 uses all cores.")] = -1,
     trust: Trust = False,
     seed: Annotated[int, typer.Option(parser=whole, help="Seed of the attacks.")] = 0,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write; its numbers go beside it as .json.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write; the numbers go beside it as .json.")] = Path(
         "audit.html"
     ),
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Drawing of the curves to write: .png, .svg or .pdf.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="ROC curves to write: .png, .svg or .pdf.")] = None,
     json: Json = False,
 ) -> None:
     """Attack a model, and report what leaks.
 
-    Tries to tell who was trained on, to infer what the schema calls sensitive,
-    and with --released to link people with a release. Every attack is compared
-    with one that lacks the model, with intervals. Writes a page that can be
-    filed, and every number as JSON. --plot draws members found against false
-    alarms.
+    Infers membership in the training data and the sensitive attributes of the
+    schema, and with --released links people with a release. Every attack is
+    compared with a baseline, with confidence intervals. Writes a page that can
+    be filed, and every number as JSON. --plot draws ROC curves of membership
+    inference.
 
-    With --from, --members is the table that protect or train was given: the rows
-    that were held out are the controls, unless others are named, and reference
-    models are trained as the model was, on releases if it was.
+    With --from, --members is the table that protect or train was given: the
+    held-out rows are the controls, unless others are named, and reference models
+    are trained like the model, on releases if it was.
 
     For example:
       shoal audit --model model.skops --members train.csv --controls test.csv
@@ -304,7 +302,7 @@ def audit(
     from shoal.reports.plots import kind_of, require_matplotlib
 
     if out.suffix.lower() not in (".html", ".htm"):
-        raise ShoalError(f"--out {out} is the page: name a file that ends in .html.")
+        raise ShoalError(f"--out {out} is not a page: name a file that ends in .html.")
     described = Schema.from_toml(schema)
     written = {"report": out, "numbers": out.with_suffix(".json")} | ({} if plot is None else {"plot": plot})
     under_attack = find_attacked(model, members, controls, released, folder)

@@ -303,9 +303,10 @@ def training(training: Training, files: Mapping[str, Path], *, json: bool) -> No
 
 
 def audit(found: Audit, files: Mapping[str, Path], *, json: bool) -> None:
-    """What leaks, by the strongest attack on each risk."""
+    """Print the verdicts, and all attacks by risk."""
     if json:
         return _print_json(**found.facts(), files={name: str(path) for name, path in files.items()})
+    from shoal.attacks.results import show_points
     from shoal.reports.report import show_share
 
     out = console()
@@ -313,18 +314,16 @@ def audit(found: Audit, files: Mapping[str, Path], *, json: bool) -> None:
         mark = "[red]leaks[/red]" if verdict.found else "[green]nothing found[/green]"
         out.print(f"[bold]{_safe(verdict.risk)}[/bold] {mark}: {_safe(verdict.sentence)}\n", highlight=False)
     for risk, results in found.results.items():
-        table = _table(f"Attacks: {_safe(risk)}", "attack", "right>", "without>", "gain>", "area>", "found at 1 %>", "")
+        titles = "attack", "accuracy>", "baseline>", "advantage in points>", "AUC>", "TPR at 1 % FPR>", ""
+        table = _table(f"Attacks: {_safe(risk)}", *titles)
         for one in results:
-            gain = (
-                f"{100 * one.advantage.value:+.1f} ({100 * one.advantage.low:+.1f} to {100 * one.advantage.high:+.1f})"
-            )
-            area = "" if one.auc is None else f"{one.auc.value:.3f}"
+            auc = "" if one.auc is None else f"{one.auc.value:.3f}"
             few = "" if one.hits_at_1_percent is None else show_share(one.hits_at_1_percent.value)
-            shares = show_share(one.accuracy.value), show_share(one.baseline.value)
-            table.add_row(_safe(one.attack), *shares, gain, area, few, "better" if one.beats_baseline else "")
+            shares = show_share(one.accuracy.value), show_share(one.baseline.value), show_points(one.advantage)
+            table.add_row(_safe(one.attack), *shares, auc, few, "better" if one.beats_baseline else "")
         out.print(table, "")
     for skipped in found.skipped:
-        out.print(f"Not tried: {_safe(skipped.attack)}, because {_safe(skipped.why)}.", highlight=False)
+        out.print(f"Not tested: {_safe(skipped.attack)}, because {_safe(skipped.why)}.", highlight=False)
     written(files, json=False)
     return None
 

@@ -1,4 +1,4 @@
-"""Attack a model of the raw rows and one of the release, and keep the evidence: what the audit's process does."""
+"""Attack a model of the raw rows and one of the release, and keep the evidence; it runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import numpy as np
 from sklearn.base import clone
 
 from shoal.anonymizers import find_method
+from shoal.attacks.membership import MEMBERSHIP
 from shoal.data import files
 from shoal.data.schema import Schema
 from shoal.evaluation.plan import usable_recoding
 from shoal.evaluation.protected_model import ProtectedModel
-from shoal.jobs.audit import Audit, audit, compare_audits
+from shoal.jobs.audit import Audit, audit
+from shoal.jobs.compare_audits import compare_audits
 from shoal.jobs.release import anonymize
 from shoal.models.targets import features, read_target
 from shoal.reports.report import dump_json
@@ -24,12 +26,14 @@ from shoal.studio.runs import SCHEMA, TABLE
 from shoal.studio.settings import Settings
 
 PAGE, NUMBERS, SIDE_BY_SIDE = "audit.html", "audit.json", "audits.html"
+QUICK = ["loss", "label", "forest", "boosting", "network"]
+"""Attacks on membership that are made without reference models."""
 MOST_ROWS = 40_000
 SEED = 0
 
 
 def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable[[str], None]) -> None:
-    """Attack both models with half of the rows as members; writes pages and numbers into the folder."""
+    """Attack both models with half of the rows as members, and write pages and numbers into the folder."""
     step("Reading the table")
     settings = Settings.from_dict(set_to)
     frame = files.read_table(folder / TABLE)
@@ -56,7 +60,7 @@ def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable
     raw = clone(estimator).fit(seen, y)
     options: dict[str, Any] = {"n_references": references, "random_state": SEED, "n_jobs": 1}
     if not references:
-        options |= {"attacks": ["loss", "label", "forest", "boosting", "network"], "n_references": 2}
+        options |= {"attacks": QUICK, "n_references": 2}
     step("Attacking the model of raw rows")
     before = audit(raw, members, controls, schema, **options)
     step("Training on the release")
@@ -78,7 +82,7 @@ def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable
 
 
 def summarise(found: Audit) -> dict[str, Any]:
-    """Verdicts, scores of the model, and a line for each attack."""
+    """Return the verdicts, the scores of the model, and the main numbers of each attack."""
     return {
         "verdicts": [one._asdict() for one in found.verdicts],
         "scores": found.about["scores"],
@@ -96,7 +100,7 @@ def summarise(found: Audit) -> dict[str, Any]:
         ],
         "curves": {
             one.attack: [one.curve.false_alarms.tolist(), one.curve.hits.tolist()]
-            for one in found.results.get("membership", [])
+            for one in found.results.get(MEMBERSHIP.name, [])
             if one.curve is not None
         },
         "skipped": [one._asdict() for one in found.skipped],
@@ -104,6 +108,6 @@ def summarise(found: Audit) -> dict[str, Any]:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """What :func:`attack` wrote, in short."""
+    """Return the summary that :func:`attack` wrote."""
     found: dict[str, Any] = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["summary"]
     return found

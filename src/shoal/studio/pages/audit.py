@@ -1,4 +1,4 @@
-"""The page Audit: attack a model of the raw rows and one of the release, and show what still leaks."""
+"""The page Audit: attack a model of the raw rows and one of the release, and compare what leaks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from nicegui import ui
 
+from shoal.attacks.results import show_points
+from shoal.intervals import Interval
 from shoal.studio.pages import curves, layout
 from shoal.studio.pages.figures import MODELS
 from shoal.studio.workspace import Workspace
@@ -15,8 +17,8 @@ PATH = "/audit"
 REFERENCES = {0: "quick: none", 4: "4", 8: "8", 16: "16: most thorough"}
 EVIDENCE = {
     "audit.html": ("Report on the release", "The evidence in full, as a page that needs no network."),
-    "audits.html": ("Before and after", "The same attacks on both models, side by side."),
-    "audit.json": ("All numbers", "For machines, as JSON."),
+    "audits.html": ("Before and after", "A comparison of the same attacks on both models."),
+    "audit.json": ("All numbers", "JSON for further processing."),
 }
 ENDINGS = {
     "none": "No audit has been made of this table yet.",
@@ -24,7 +26,7 @@ ENDINGS = {
     "interrupted": "The studio was closed before the audit was done: start it again.",
 }
 LOOKS = 1.0
-"""Seconds between two looks at an audit."""
+"""Seconds between two checks of an audit."""
 STYLE = """
 .shoal-verdicts { display: grid; grid-template-columns: minmax(6rem, 9rem) 1fr 1fr; gap: .75rem 1rem; width: 100%; }
 .shoal-verdicts > * { min-width: 0; }
@@ -53,7 +55,7 @@ class AuditPage:
         self._drawn: Any = None
 
     async def draw(self) -> None:
-        """Draw everything, and look how far the audit is."""
+        """Draw everything, and check the progress of the audit."""
         ui.add_css(STYLE)
         layout.heading("Audit")
         with ui.card().classes("w-full gap-3"):
@@ -69,9 +71,8 @@ class AuditPage:
         model = self._desk.settings.model
         called = "a model" if model is None else f"a {MODELS.get(model, model)}"
         ui.label(
-            f"Two models are attacked: {called} that was trained on raw rows, and one that was trained on the release "
-            "as it is set on the page Shape. Attackers try to tell who was in the training data, to guess people's "
-            "sensitive values, and to find their rows in the release; each is compared with who guesses without them."
+            f"Attacks on {called} of raw rows, and on one of the release set on the page Shape: they infer membership "
+            "and sensitive values, and find people in the release. Each is compared with guessing without access."
         )
 
     def _choose(self) -> None:
@@ -82,9 +83,7 @@ class AuditPage:
             self._starts = layout.mark(start, "start-audit")
             stop = ui.button("Stop", icon="stop", on_click=self._stop).props("no-caps outline")
             self._stops = layout.mark(stop, "stop-audit")
-        words = (
-            "Attackers train reference models on people of their own: with more, attacks are stronger and take longer."
-        )
+        words = "Adversaries train reference models on other people: more of them make attacks stronger and slower."
         ui.label(words).classes("soft text-sm")
 
     async def _start(self) -> None:
@@ -96,7 +95,7 @@ class AuditPage:
         await self._look()
 
     async def _look(self) -> None:
-        """Draw what is new since the last look."""
+        """Draw the changes since the last check."""
         found = await layout.in_thread(self._desk.audit)
         state = found["status"], found["step"], found["current"], found["error"]
         if state == self._drawn:
@@ -118,7 +117,7 @@ def _status(found: dict[str, Any]) -> str:
     if found["status"] == "running":
         return f"{found['step']} …"
     if found["status"] == "failed":
-        return f"The audit could not be done: {found['error']}"
+        return f"The audit failed: {found['error']}"
     if found["status"] != "done":
         return ENDINGS[found["status"]]
     of = "the present settings" if found["current"] else "earlier settings: start it again for the present ones"
@@ -127,14 +126,12 @@ def _status(found: dict[str, Any]) -> str:
 
 def _draw_result(summary: dict[str, Any]) -> None:
     with ui.card().classes("w-full gap-3"):
-        layout.heading("What leaks", 2)
+        layout.heading("Verdicts", 2)
         layout.mark(ui.html(verdicts_html(summary), sanitize=False).classes("w-full"), "audit-verdicts")
         _draw_evidence()
     with ui.card().classes("w-full gap-2"):
-        layout.heading("How well members are told from others", 2)
-        words = (
-            "The further a line lies above that of chance, the more leaks; at the left are attackers who accuse few."
-        )
+        layout.heading("ROC curves of membership inference", 2)
+        words = "The further a line lies above guessing, the more leaks; on the left are the most confident guesses."
         ui.label(words).classes("soft text-sm")
         with ui.element("div").classes("shoal-curves"):
             for name, found in summary.items():
@@ -156,7 +153,7 @@ def _draw_evidence() -> None:
 
 
 def verdicts_html(summary: dict[str, Any]) -> str:
-    """For each risk what was found, before and after side by side."""
+    """Return the verdicts on each risk, before and after."""
     by = [{one["risk"]: one for one in found["verdicts"]} for found in summary.values()]
     risks = dict.fromkeys(risk for found in by for risk in found)
     cells = ["<div></div>", *(f"<b>{escape(curves.model_of(name))}</b>" for name in summary)]
@@ -172,22 +169,22 @@ def verdicts_html(summary: dict[str, Any]) -> str:
 
 def _verdict(one: dict[str, Any] | None) -> str:
     if one is None:
-        return '<div class="soft text-sm">This is about the release only.</div>'
+        return '<div class="soft text-sm">This risk is about the release only.</div>'
     style, word = ("found", "leaks") if one["found"] else ("", "holds")
     told = "Leaks" if one["found"] else "Nothing found"
     return f'<div class="shoal-verdict {style}"><b class="{word}">{told}</b>{escape(one["sentence"])}</div>'
 
 
 def attacks_html(summary: dict[str, Any]) -> str:
-    """Every attack in a line, before and after side by side."""
+    """Return a table with one attack per line, before and after."""
     by = [_attacks_by_name(found) for found in summary.values()]
     keys = dict.fromkeys(key for found in by for key in found)
     above = "".join(
         f'<th colspan="4" scope="colgroup" class="shoal-first">{escape(curves.model_of(name))}</th>' for name in summary
     )
-    titles = ("right", "baseline", "gain in points (95 % interval)", "area")
+    titles = ("accuracy", "baseline", "advantage in points (95 % interval)", "AUC")
     below = "".join(
-        f'<th scope="col" class="number{" shoal-first" if title == "right" else ""}">{title}</th>'
+        f'<th scope="col" class="number{" shoal-first" if title == titles[0] else ""}">{title}</th>'
         for _ in summary
         for title in titles
     )
@@ -207,31 +204,31 @@ def _attacks_by_name(found: dict[str, Any]) -> dict[tuple[str, str], dict[str, A
 def _attack(one: dict[str, Any] | None) -> str:
     if one is None:
         return '<td colspan="4" class="soft shoal-first">–</td>'
-    gain, low, high = (100 * end for end in one["advantage"])
-    style = "leaks" if one["leaking"] and low > 0 else ""
-    area = "–" if one["area"] is None else f"{one['area']:.3f}"
+    advantage = Interval(*one["advantage"])
+    style = "leaks" if one["leaking"] and advantage.low > 0 else ""
     texts = [layout.percent(one["accuracy"]), layout.percent(one["baseline"])]
-    texts += [f'<span class="{style}">{gain:+.1f} ({low:+.1f} to {high:+.1f})</span>', area]
+    texts.append(f'<span class="{style}">{show_points(advantage)}</span>')
+    texts.append("–" if one["area"] is None else f"{one['area']:.3f}")
     cells = "".join(f'<td class="number">{text}</td>' for text in texts)
     return cells.replace('class="number"', 'class="number shoal-first"', 1)
 
 
 def scores_html(summary: dict[str, Any]) -> str:
-    """How well the models predict rows that they were trained on, and others."""
+    """Return a table of the models' scores on training rows and on other rows."""
     lines = ""
     for name, found in summary.items():
         scores = found["scores"]
         shown = layout.percent if scores["score"] == "accuracy" else "{:.3f}".format
         told = "".join(f'<td class="number">{shown(scores[who])}</td>' for who in ("members", "controls"))
         lines += f"<tr><td>{escape(curves.model_of(name))}</td><td>{escape(scores['score'])}</td>{told}</tr>"
-    titles = ("model", "score", "on rows it was trained on", "on others")
+    titles = ("model", "score", "on training rows", "on other rows")
     head = "".join(f'<th scope="col"{" class=number" if " " in one else ""}>{one}</th>' for one in titles)
     return f'<table class="shoal-table"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
 
 
 def skipped_html(summary: dict[str, Any]) -> str:
-    """Attacks that were not made, and why."""
+    """Return a list of the attacks that were not made, with the reasons."""
     told = dict.fromkeys(f"{one['attack']}: {one['why']}" for found in summary.values() for one in found["skipped"])
     if not told:
         return ""
-    return f"Not tried: <ul class='list-disc ml-5'>{''.join(f'<li>{escape(one)}</li>' for one in told)}</ul>"
+    return f"Not tested: <ul class='list-disc ml-5'>{''.join(f'<li>{escape(one)}</li>' for one in told)}</ul>"

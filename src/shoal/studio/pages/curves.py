@@ -6,6 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
+from shoal.attacks.membership import MEMBERSHIP
 from shoal.studio.pages import layout
 from shoal.studio.pages.figures import CHART_TEXT, axis, tooltip
 
@@ -39,7 +40,7 @@ def model_of(name: str) -> str:
 
 def roc_chart(found: dict[str, Any]) -> dict[str, Any]:
     """Return a chart of the strongest attacks, and of guessing."""
-    areas = {one["attack"]: one["area"] or 0 for one in found["attacks"] if one["risk"] == "membership"}
+    areas = {one["attack"]: one["area"] or 0 for one in found["attacks"] if one["risk"] == MEMBERSHIP.name}
     strongest = sorted(found["curves"], key=lambda attack: areas.get(attack, 0), reverse=True)[:MOST_LINES]
     lines = [
         _line(f"{attack}, AUC {areas.get(attack, 0):.2f}", _points(*found["curves"][attack]), colour, dash)
