@@ -627,9 +627,9 @@ def test_unusable_settings_are_told():
         ({"y_members": np.full(100, np.nan)}, "y_members is missing in 100 rows"),
         ({"y_members": np.full(100, "a")}, "The model never answers a label of y_members, such as .*'a'"),
         ({"learner": None, "attacks": ["ideal"]}, "'ideal' does not apply, because no learner was passed"),
-        ({"bins": 1}, "bins=1: choose a whole number from 2 on"),
-        ({"random_state": -1}, "random_state=-1: choose"),
-        ({"random_state": None}, "random_state=None: choose"),
+        ({"bins": 1}, "bins must be a whole number of at least 2 or None, got 1"),
+        ({"random_state": -1}, "random_state must be a whole number from 0"),
+        ({"random_state": None}, "random_state must be a whole number from 0"),
     ]
     for settings, message in cases:
         with pytest.raises(ShoalError, match=message):

@@ -416,7 +416,7 @@ def test_bad_input_gets_one_sentence():
         attack(model, X[:100], X[100:], y[:100].astype(str), y[100:])
     with pytest.raises(ShoalError, match="There is no attack 'luck'"):
         attack(model, X[:100], X[100:], y[:100], y[100:], attacks=["luck"])
-    with pytest.raises(ShoalError, match="n_references=3"):
+    with pytest.raises(ShoalError, match="n_references must be an even number of at least 2, got 3"):
         attack(model, X[:100], X[100:], y[:100], y[100:], attacks=["LiRA online"], n_references=3)
     with pytest.raises(ShoalError, match="the model cannot be retrained"):
 

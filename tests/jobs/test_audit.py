@@ -248,7 +248,7 @@ def test_the_command_writes_a_page_and_its_numbers(folder, capsys):
         ("--model model.skops --members none.csv --controls test.csv", "none.csv"),
         ("--model model.skops --members train.csv --controls train.csv", "Every control equals a member"),
         ("--model model.skops --members train.csv --controls test.csv --out page.txt", "ends in .html"),
-        ("--model model.skops --members train.csv --controls test.csv --references 3", "n_references=3"),
+        ("--model model.skops --members train.csv --controls test.csv --references 3", "n_references must be an even"),
         ("--model model.skops --members train.csv --controls test.csv --seed -1", "random_state"),
         ("--model model.skops --members train.csv --controls test.csv --plot roc.txt", "a plot is a .png, .svg or"),
         ("--model model.skops --members train.csv", "--controls is missing"),

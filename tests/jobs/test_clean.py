@@ -189,11 +189,11 @@ def test_hopeless_attacks_get_one_sentence(X, y, sentence):
 
 def test_odd_attacks_get_one_sentence():
     X, texts = np.random.default_rng(0).normal(size=(60, 2)), np.array(["a", "b"] * 30)
-    with pytest.raises(ShoalError, match="There is no task 'x'"):
+    with pytest.raises(ShoalError, match="task must be 'numbers', 'classes' or None, got 'x'"):
         relearn(Untouched(), X, texts, task="x")
     with pytest.raises(ShoalError, match="choose task='classes'"):
         relearn(Untouched(), X, texts, task="numbers")
-    with pytest.raises(ShoalError, match="test_size=2"):
+    with pytest.raises(ShoalError, match="test_size must be a number above 0 and below 1, got 2"):
         relearn(Untouched(), X, texts, test_size=2)
     with pytest.raises(DataError, match="has another type"):
         relearn(Untouched(), X, texts, test=(X, X[:, 0]))

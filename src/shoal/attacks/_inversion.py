@@ -15,6 +15,7 @@ from shoal.attacks.trees import quick
 from shoal.data import frames
 from shoal.data.frames import Factor
 from shoal.errors import DataError, ShoalError
+from shoal.parameters import SEED, Whole
 
 FEWEST_ROWS = 20
 MOST_NUMBERS = 50
@@ -51,8 +52,8 @@ class Scene(NamedTuple):
 
 def set_up(members: Any, controls: Any, feature: str | int, bins: int | None, seed: int) -> Scene:
     """Divide members and controls into rows that train the adversary and rows that are judged."""
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise ShoalError(f"random_state={seed!r}: choose a whole number from 0 on.")
+    SEED.check("random_state", seed)
+    (Whole(least=2) | None).check("bins", bins)
     parts = open_alike(members, controls)
     column = find_column(feature, parts[0])
     n, name = len(parts[0]), parts[0].names[column]
@@ -89,8 +90,7 @@ def _group_values(secret: Factor, name: str, bins: int | None) -> tuple[np.ndarr
             way_out = "choose another" if content == "text" else "pass bins to guess ranges of them"
             raise DataError(f"Feature {name!r} has {n:,} different values, more than {most}: {way_out}.")
         return np.arange(n), np.arange(n)
-    if isinstance(bins, bool) or not isinstance(bins, numbers.Integral) or bins < 2:
-        raise ShoalError(f"bins={bins!r}: choose a whole number from 2 on, or None.")
+
     if content not in ("number", "date"):
         raise ShoalError(f"bins={bins} is for numbers and dates, but feature {name!r} holds {content}: leave bins out.")
     sizes = np.bincount(secret.codes[secret.codes >= 0], minlength=n)

@@ -18,7 +18,7 @@ from shoal.attacks._cells import Compared, read_columns, starts_of
 from shoal.attacks.results import AttackResult, difference
 from shoal.data import frames
 from shoal.data.schema import Schema, require_schema
-from shoal.errors import DataError, SchemaError, ShoalError
+from shoal.errors import DataError, SchemaError
 from shoal.intervals import Interval
 
 FEWEST_ROWS = 20
@@ -224,23 +224,6 @@ def risks_of(rows: np.ndarray, succeeded: np.ndarray, n: int) -> np.ndarray:
     risks = np.full(n, np.nan)
     risks[rows] = succeeded
     return risks
-
-
-def random_of(random_state: Any) -> np.random.Generator:
-    """Return the random numbers of a seed."""
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError):
-        raise ShoalError(f"random_state={random_state!r} is not a seed: give a whole number.") from None
-
-
-def require_count(name: str, number: Any, most: int | None = None, of: str = "") -> int:
-    """Return a whole number from 1 up to the maximum, or say which is allowed."""
-    if not isinstance(number, (int, np.integer)) or isinstance(number, bool) or number < 1:
-        raise ShoalError(f"{name}={number!r} is not a number of {name[2:]}: give a whole number of at least 1.")
-    if most is not None and number > most:
-        raise ShoalError(f"{name}={number} exceeds the number of {of}: give {most} or fewer.")
-    return int(number)
 
 
 def without_repetition(names: Any) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import time
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from shoal.attacks.results import AttackResult
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.intervals import share_right
+from shoal.parameters import SEED, Real, Whole
 
 TOLERANCE = 0.05
 """Relative error up to which a guessed number counts as correct."""
@@ -72,12 +72,13 @@ def inference(
     started = time.perf_counter()
     names = None if known is None else [*matching.without_repetition(known), secret]
     *seen, hidden = _secret_last(matching.open_tables(original, released, control, schema, names), secret)
-    if not isinstance(tolerance, numbers.Real) or not 0 <= tolerance < 1:
-        raise ShoalError(f"tolerance={tolerance!r} is not a relative error: choose a number from 0 to below 1.")
-    random, wanted = matching.random_of(random_state), matching.require_count("n_attacks", n_attacks)
+    Real(least=0, below=1).check("tolerance", tolerance)
+    Whole(least=1).check("n_attacks", n_attacks)
+    SEED.check("random_state", random_state)
+    random = np.random.default_rng(random_state)
 
     def attack(table: Literal["original", "control"]) -> tuple[np.ndarray, np.ndarray]:
-        rows = matching.draw_people(seen, table, wanted, random)
+        rows = matching.draw_people(seen, table, n_attacks, random)
         nearest = matching.nearest_released(seen, matching.stack_codes(seen, table)[rows], 1, random)[:, 0]
         truth = matching.stack_codes([hidden], table)[rows, 0]
         return rows, _is_right(hidden, hidden.released[nearest], truth, tolerance, random)

@@ -15,6 +15,7 @@ from shoal.attacks.results import AttackResult
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
 from shoal.intervals import exactly, share_right
+from shoal.parameters import SEED, Whole
 
 
 def linkability(
@@ -65,12 +66,14 @@ def linkability(
     left, right = _two_sides(columns)
     every = matching.open_tables(original, released, control, schema, [*left, *right])
     sides = every[: len(left)], every[len(left) :]
-    random, n = matching.random_of(random_state), len(every[0].released)
-    wanted = matching.require_count("n_attacks", n_attacks)
-    n_neighbors = matching.require_count("n_neighbors", n_neighbors, n, "released rows")
+    n = len(every[0].released)
+    Whole(least=1).check("n_attacks", n_attacks)
+    Whole(least=1, most=n).check("n_neighbors", n_neighbors)
+    SEED.check("random_state", random_state)
+    random = np.random.default_rng(random_state)
 
     def attack(table: Literal["original", "control"]) -> tuple[np.ndarray, np.ndarray]:
-        rows = matching.draw_people(every, table, wanted, random)
+        rows = matching.draw_people(every, table, n_attacks, random)
         points = [matching.stack_codes(side, table)[rows] for side in sides]
         one, two = (matching.nearest_released(*known, n_neighbors, random) for known in zip(sides, points, strict=True))
         return rows, (one[:, :, None] == two[:, None, :]).any(axis=(1, 2))

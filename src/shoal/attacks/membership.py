@@ -29,13 +29,15 @@ from shoal.attacks.results import AttackResult, best_threshold, corrected, judge
 from shoal.attacks.trees import quick
 from shoal.data import frames
 from shoal.data.factored import group_rows
-from shoal.errors import DataError, ShoalError, reason
+from shoal.errors import DataError, reason
+from shoal.parameters import Described, Whole
 from shoal.reports.report import show_share
 
 FEWEST_ROWS = 20
 FEWEST_REFERENCES = 4
 """Reference models that an audit trains at least where its time is limited."""
 SECRET = "membership in the training data"
+EVEN = Described("an even number of at least 2", lambda value: Whole(least=2).allows(value) and value % 2 == 0)
 
 
 def infer_membership(
@@ -101,6 +103,7 @@ def infer_membership(
     references: References | None = None
     seconds = 0.0
     if any(map(_needs_references, chosen)):
+        EVEN.check("n_references", n_references)
         start = time.perf_counter()
         references = train_references(
             recipe,
@@ -108,7 +111,7 @@ def infer_membership(
             target.labels,
             target.asking,
             clip=target.clip,
-            n_models=_require_even(n_references),
+            n_models=n_references,
             n_jobs=n_jobs,
             seed=random_state,
         )
@@ -361,9 +364,3 @@ def _halve(target: Target, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
     known = np.sort(np.concatenate([part[:n_known] for part in parts]))
     members, controls = (np.sort(part[len(part) // 2 :]) for part in parts)
     return known, members, controls
-
-
-def _require_even(n: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 2 or n % 2:
-        raise ShoalError(f"n_references={n!r}: choose an even number from 2 on.")
-    return int(n)

@@ -24,6 +24,7 @@ from shoal.data import frames
 from shoal.errors import DataError, ShoalError, reason
 from shoal.intervals import Interval, ratio_interval, share_right
 from shoal.models.networks import StoppingMLPClassifier, StoppingMLPRegressor
+from shoal.parameters import Choice, Real
 
 Task = Literal["numbers", "classes"]
 LEARNERS = "linear", "boosting", "network"
@@ -120,9 +121,9 @@ def relearn(
     """
     labels = _read_labels(y, X)
     secrets = labels if test is None else _stack_labels(labels, _read_labels(test[1], test[0]))
+    Real(above=0, below=1).check("test_size", test_size)
+    (Choice(("numbers", "classes")) | None).check("task", task)
     chosen = _guess_task(secrets) if task is None else task
-    if chosen not in ("numbers", "classes"):
-        raise ShoalError(f"There is no task {chosen!r}: choose numbers or classes.")
     if chosen == "numbers" and secrets.dtype.kind not in "biuf":
         raise ShoalError(
             f"The secret has values such as {secrets[0, 0]!r}, which are not numeric: choose task='classes'."
@@ -271,8 +272,6 @@ def _split(
     rows = np.arange(n_all)
     if n_all > n_given:
         train, held_out = rows[:n_given], rows[n_given:]
-    elif not 0 < test_size < 1:
-        raise ShoalError(f"test_size={test_size!r} is not a share of the rows: choose a number between 0 and 1.")
     elif n_given < FEWEST_ROWS:
         raise DataError(f"{n_given} rows are too few to train and to test on: pass {FEWEST_ROWS} or more.")
     else:

@@ -19,8 +19,8 @@ from shoal.attacks._predicates import count_singled, draw_predicates, random_pre
 from shoal.attacks.registry import AuditInput, attack_on, release_risk
 from shoal.attacks.results import AttackResult
 from shoal.data.schema import Schema
-from shoal.errors import ShoalError
 from shoal.intervals import Interval, share_interval, share_right
+from shoal.parameters import SEED, Choice, Whole
 
 MOST_ROWS = 12
 """Predicates that this many rows of the control fulfil, or more, are treated alike: they single no one out."""
@@ -81,15 +81,15 @@ def singling_out(
     """
     started = time.perf_counter()
     columns = matching.each_row_once(matching.open_tables(original, released, control, schema))
-    random, wanted = matching.random_of(random_state), matching.require_count("n_attacks", n_attacks)
+    Whole(least=1).check("n_attacks", n_attacks)
+    SEED.check("random_state", random_state)
+    Choice(("multivariate", "univariate")).check("mode", mode)
+    random, wanted = np.random.default_rng(random_state), n_attacks
     if mode == "multivariate":
-        made = draw_predicates(
-            columns, wanted, matching.require_count("n_columns", n_columns, len(columns), "columns"), random
-        )
-    elif mode == "univariate":
-        made = rare_predicates(columns, wanted, random)
+        Whole(least=1, most=len(columns)).check("n_columns", n_columns)
+        made = draw_predicates(columns, wanted, n_columns, random)
     else:
-        raise ShoalError(f"There is no mode {mode!r}: choose 'multivariate' or 'univariate'.")
+        made = rare_predicates(columns, wanted, random)
     naive = random_predicates(columns, wanted, n_columns if mode == "multivariate" else 1, random)
     people, others = matching.codes_of(columns), matching.codes_of(columns, "control")
     fitting, someone = count_singled(columns, np.concatenate([made, naive]), people)
