@@ -22,7 +22,7 @@ TOY = '''
 import numpy as np
 
 from shoal.attacks.membership import MEMBERSHIP
-from shoal.attacks.registry import Element, Risk, RiskVerdict, attack_on
+from shoal.attacks.registry import Element, AuditRisk, RiskVerdict, attack_on
 from shoal.attacks.results import AttackResult
 from shoal.intervals import exactly
 
@@ -38,7 +38,7 @@ def describe(finding):
     return RiskVerdict(finding.name, True, said, "The stars have no known limits.")
 
 
-HOROSCOPE = Risk(
+HOROSCOPE = AuditRisk(
     name="horoscope of {}", on="model", position=15, element=Element("Resistance to astrology"), baseline="no stars",
     control="people born elsewhere", advantage="accuracy - baseline", describe=describe,
 )

@@ -21,8 +21,8 @@ from shoal.attacks.registry import (
     ATTRIBUTE_ELEMENT,
     Attack,
     AuditInput,
+    AuditRisk,
     Finding,
-    Risk,
     RiskVerdict,
     Skipped,
     attack_on,
@@ -119,7 +119,7 @@ def infer_attribute(
     return [found[attack] for attack in chosen]
 
 
-def _make(given: AuditInput, risk: Risk, attribute: str) -> Iterator[AttackResult | Skipped]:
+def _make(given: AuditInput, risk: AuditRisk, attribute: str) -> Iterator[AttackResult | Skipped]:
     """Make the attacks of an audit on one sensitive attribute."""
     title = f"inference of {attribute} from the model"
     if attribute not in given.features:
@@ -159,7 +159,7 @@ def _describe(finding: Finding) -> RiskVerdict:
     return RiskVerdict(finding.name, clearly, sentence, limits)
 
 
-ATTRIBUTE_VALUE = Risk(
+ATTRIBUTE_VALUE = AuditRisk(
     name="value of {}",
     on="model",
     position=20,

@@ -18,8 +18,8 @@ from shoal.attacks.registry import (
     MEMBERSHIP_ELEMENT,
     Attack,
     AuditInput,
+    AuditRisk,
     Finding,
-    Risk,
     RiskVerdict,
     Skipped,
     attacks_on,
@@ -170,7 +170,7 @@ class MembershipGame(NamedTuple):
     seed: int
 
 
-def _make(given: AuditInput, risk: Risk, attribute: str) -> Iterator[AttackResult | Skipped]:
+def _make(given: AuditInput, risk: AuditRisk, attribute: str) -> Iterator[AttackResult | Skipped]:
     """Make the attacks of an audit; errors are not skipped, because they are about the tables that were given."""
     names = attack_names() if given.attacks is None else list(given.attacks)
     with_references = [name for name in names if name in attack_names(references=True)]
@@ -246,7 +246,7 @@ def auc_or_accuracy(one: AttackResult) -> float:
     return one.auc.value if one.auc is not None else one.accuracy.value
 
 
-MEMBERSHIP = Risk(
+MEMBERSHIP = AuditRisk(
     name="membership",
     on="model",
     position=10,

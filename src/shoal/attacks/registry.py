@@ -1,6 +1,6 @@
 """The registry of attacks: the risks of an audit, the attacks on each, and how their results are judged and worded.
 
-A public module of this package adds an attack by ``@attack_on(risk, name, ...)``, on a :class:`Risk` of its own or of
+A public module of this package adds an attack by ``@attack_on(risk, name, ...)``, on a :class:`AuditRisk` of its own or of
 another module. Audits, their pages, numbers and tables iterate over the registry: no other file names the attack.
 """
 
@@ -113,7 +113,7 @@ ELEMENTS = (
 )
 
 
-def make_each(given: AuditInput, risk: Risk, attribute: str) -> Iterator[AttackResult | Skipped]:
+def make_each(given: AuditInput, risk: AuditRisk, attribute: str) -> Iterator[AttackResult | Skipped]:
     """Make the attacks on a risk one by one, and skip those that raise."""
     for one in attacks_on(risk):
         try:
@@ -125,7 +125,7 @@ def make_each(given: AuditInput, risk: Risk, attribute: str) -> Iterator[AttackR
 
 
 @dataclass(frozen=True, eq=False)
-class Risk:
+class AuditRisk:
     """A question about people that attacks answer together."""
 
     name: str
@@ -143,7 +143,7 @@ class Risk:
     advantage: str
     """Definition of the advantage of an attack."""
     describe: Callable[[Finding], RiskVerdict]
-    make: Callable[[AuditInput, Risk, str], Iterable[AttackResult | Skipped]] = make_each
+    make: Callable[[AuditInput, AuditRisk, str], Iterable[AttackResult | Skipped]] = make_each
     """Function that makes the attacks."""
 
     def named(self, attribute: str) -> str:
@@ -160,7 +160,7 @@ class Risk:
 class Finding(NamedTuple):
     """The results of the attacks on one risk."""
 
-    risk: Risk
+    risk: AuditRisk
     attribute: str
     results: list[AttackResult]
 
@@ -183,13 +183,13 @@ def release_risk(
     baseline: str,
     control: str = "people outside the release",
     advantage: str = "(accuracy - control) / (1 - control)",
-) -> Risk:
+) -> AuditRisk:
     """Return a risk of releases whose verdict states the accuracy of the strongest attack.
 
     Parameters
     ----------
     name, position, baseline, control, advantage
-        See :class:`Risk`.
+        See :class:`AuditRisk`.
     task : str
         Aim of the adversary, such as ``"link records of one person"``; ``{}`` stands for the attribute.
     """
@@ -205,7 +205,7 @@ def release_risk(
         limits = "The adversary knew the original values of the named columns, and nothing else about a person."
         return RiskVerdict(finding.name, clearly, sentence, limits)
 
-    return Risk(name, "release", position, RELEASE_ELEMENT, baseline, control, advantage, describe)
+    return AuditRisk(name, "release", position, RELEASE_ELEMENT, baseline, control, advantage, describe)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ class Attack:
     """One attack on a risk."""
 
     name: str
-    risk: Risk
+    risk: AuditRisk
     run: Callable[..., Any]
     """The attack itself; the arguments are those of all attacks on the risk."""
     view: str = ""
@@ -227,7 +227,7 @@ class Attack:
 
 
 def attack_on(
-    risk: Risk, name: str, *, view: str = "", needs: tuple[str, ...] = ()
+    risk: AuditRisk, name: str, *, view: str = "", needs: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Any]], Attack]:
     """Turn a function of a public module of this package into an attack on a risk."""
     return lambda run: Attack(name, risk, run, view, needs)
@@ -241,12 +241,12 @@ def all_attacks() -> list[Attack]:
     return list(dict.fromkeys(found))  # a module may import attacks of another
 
 
-def attacks_on(risk: Risk) -> list[Attack]:
+def attacks_on(risk: AuditRisk) -> list[Attack]:
     """Return all attacks on a risk."""
     return [one for one in all_attacks() if one.risk is risk]
 
 
-def risks() -> list[Risk]:
+def risks() -> list[AuditRisk]:
     """Return the risks that attacks are registered for.
 
     >>> [one.name for one in risks()]  # doctest: +NORMALIZE_WHITESPACE
@@ -256,13 +256,13 @@ def risks() -> list[Risk]:
 
 
 def choose_attacks(
-    risk: Risk, asked: str | Sequence[str] | None, lacking: Mapping[str, str], *, skip: bool = False
+    risk: AuditRisk, asked: str | Sequence[str] | None, lacking: Mapping[str, str], *, skip: bool = False
 ) -> list[Attack]:
     """Return the attacks that are asked for by name, by default all that apply.
 
     Parameters
     ----------
-    risk : Risk
+    risk : AuditRisk
     asked : str or sequence of str, optional
     lacking : mapping
         The reason for each requirement that is not met.

@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal._kernels import matching as kernel
 from shoal.attacks._matching import codes_of_everybody, distinct, open_tables, quasi_identifiers, runs_of, stack_cells
-from shoal.attacks.registry import RELEASE_ELEMENT, AuditInput, Finding, Risk, RiskVerdict, attack_on
+from shoal.attacks.registry import RELEASE_ELEMENT, AuditInput, AuditRisk, Finding, RiskVerdict, attack_on
 from shoal.attacks.results import AttackResult
 from shoal.data.schema import Schema
 from shoal.intervals import exactly
@@ -110,7 +110,7 @@ def _describe(finding: Finding) -> RiskVerdict:
     return RiskVerdict(finding.name, highest > TOLERABLE_RISK, sentence, limits)
 
 
-REIDENTIFICATION = Risk(
+REIDENTIFICATION = AuditRisk(
     name="re-identification",
     on="release",
     position=110,
