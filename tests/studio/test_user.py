@@ -375,7 +375,7 @@ async def test_figures_follow_method_k_and_weights(ada, census):
     assert "Hilbert" in ada.text("method-told")
 
     ada.put("k", "2.5")
-    await ada.reads("run-error", "k=2.5: choose a whole number from 2 to 10,000.")
+    await ada.reads("run-error", "k must be a whole number from 2 to 10,000, got 2.5.")
     assert census.settings.k == 20
     ada.put("k", "20")
     ada.put("l", "300")
