@@ -327,7 +327,7 @@ async def test_without_roles_pages_say_which_are_needed(ada, census):
     await ada.open("/audit")
     ada.press("start-audit")
     await ada.told("No column is the target of a model: set this role on the page Data.")
-    assert ada.text("audit-status") == "No audit has been made of this table yet."
+    assert ada.text("audit-status") == "There is no audit of this table yet."
     await ada.open("/export")
     await ada.reads("guarantee", "There is no release with these settings.")
     assert not ada.at("export-released.csv").enabled
@@ -375,7 +375,7 @@ async def test_figures_follow_method_k_and_weights(ada, census):
     assert "Hilbert" in ada.text("method-told")
 
     ada.put("k", "2.5")
-    await ada.reads("run-error", "k=2.5: choose a whole number from 2 to 10,000.")
+    await ada.reads("run-error", "k must be a whole number from 2 to 10,000, got 2.5.")
     assert census.settings.k == 20
     ada.put("k", "20")
     ada.put("l", "300")
@@ -543,7 +543,7 @@ async def test_the_lattice_of_flash_is_drawn(ada, census):
 async def test_an_audit_is_stopped_and_done(ada, census):
     await ada.enter(census)
     await ada.open("/audit")
-    assert ada.text("audit-status") == "No audit has been made of this table yet."
+    assert ada.text("audit-status") == "There is no audit of this table yet."
     ada.press("start-audit")
     await ada.told("No model is selected: select one on the page Shape.")
     census.change(model="tree")
@@ -560,7 +560,7 @@ async def test_an_audit_is_stopped_and_done(ada, census):
     await ada.open("/audit")
     ada.choose("references", "quick: none")
     ada.press("start-audit")
-    await ada.reads("audit-status", "Done; it is of the present settings.")
+    await ada.reads("audit-status", "Done: the results belong to the current settings.")
     summary = census.audit()["summary"]
     assert list(summary) == ["raw rows", "mondrian, k = 10"]
     for found in summary.values():
@@ -570,7 +570,7 @@ async def test_an_audit_is_stopped_and_done(ada, census):
     evidence = await ada.http_client.get(ada.at("get-audit.html").props["href"])
     assert "Audit of the release" in evidence.text
     census.change(k=11)
-    await ada.reads("audit-status", "it is of earlier settings: start it again for the present ones.")
+    await ada.reads("audit-status", "belong to earlier settings: start the audit again.")
     await ada.open("/export")
     assert "The settings have changed since the audit: it covers an earlier release." in ada.page
     assert ada.at("export-audit.json").enabled

@@ -305,7 +305,7 @@ def training(training: Training, files: Mapping[str, Path], *, json: bool) -> No
 def audit(found: Audit, files: Mapping[str, Path], *, json: bool) -> None:
     """Print the verdicts, and all attacks by risk."""
     if json:
-        return _print_json(**found.facts(), files={name: str(path) for name, path in files.items()})
+        return _print_json(**found.facts(), files=files)
     from shoal.attacks.results import show_points
     from shoal.reports.report import show_share
 

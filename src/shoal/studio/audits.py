@@ -18,18 +18,16 @@ from shoal.evaluation.plan import usable_recoding
 from shoal.evaluation.protected_model import ProtectedModel
 from shoal.jobs.audit import Audit, audit
 from shoal.jobs.compare_audits import compare_audits
-from shoal.jobs.release import anonymize
 from shoal.models.targets import features, read_target
 from shoal.reports.report import dump_json
 from shoal.studio.estimators import find_estimator
-from shoal.studio.runs import SCHEMA, TABLE
+from shoal.studio.runs import SCHEMA, SEED, TABLE, anonymize_with
 from shoal.studio.settings import Settings
 
 PAGE, NUMBERS, SIDE_BY_SIDE = "audit.html", "audit.json", "audits.html"
 QUICK = ["loss", "label", "forest", "boosting", "network"]
 """Attacks on membership that are made without reference models."""
 MOST_ROWS = 40_000
-SEED = 0
 
 
 def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable[[str], None]) -> None:
@@ -66,10 +64,7 @@ def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable
     step("Training on the release")
     model = protected.fit(seen, y)
     step("Attacking the model of the release, and the release")
-    released = anonymize(
-        members, schema, settings.k, method=settings.method, constraints=settings.constraints(),
-        suppression=settings.suppression, random_state=SEED, **settings.options(),
-    ).frame  # fmt: skip
+    released = anonymize_with(settings, members, schema).frame
     after = audit(model, members, controls, schema, estimator=protected, released=released, **options)
     step("Writing the evidence")
     after.to_html(folder / PAGE, title="Audit of the release")

@@ -21,11 +21,11 @@ EVIDENCE = {
     "audit.json": ("All numbers", "JSON for further processing."),
 }
 ENDINGS = {
-    "none": "No audit has been made of this table yet.",
+    "none": "There is no audit of this table yet.",
     "stopped": "The audit was stopped before it was done.",
     "interrupted": "The studio was closed before the audit was done: start it again.",
 }
-LOOKS = 1.0
+POLL_INTERVAL = 1.0
 """Seconds between two checks of an audit."""
 STYLE = """
 .shoal-verdicts { display: grid; grid-template-columns: minmax(6rem, 9rem) 1fr 1fr; gap: .75rem 1rem; width: 100%; }
@@ -44,14 +44,14 @@ STYLE = """
 
 def add(studio: Any) -> None:
     """Register the page."""
-    layout.add_page(studio, PATH, lambda desk: AuditPage(desk).draw())
+    layout.add_page(studio, PATH, lambda workspace: AuditPage(workspace).draw())
 
 
 class AuditPage:
     """The page of one visitor."""
 
-    def __init__(self, desk: Workspace) -> None:
-        self._desk = desk
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._drawn: Any = None
 
     async def draw(self) -> None:
@@ -64,11 +64,11 @@ class AuditPage:
             self._line = ui.linear_progress(show_value=False, size="3px").props("indeterminate aria-hidden=true")
             self._status = layout.mark(ui.label("").props("role=status"), "audit-status")
         self._result = ui.column().classes("w-full gap-4")
-        await self._look()
-        ui.timer(LOOKS, self._look)
+        await self._update()
+        ui.timer(POLL_INTERVAL, self._update)
 
     def _explain(self) -> None:
-        model = self._desk.settings.model
+        model = self._workspace.settings.model
         called = "a model" if model is None else f"a {MODELS.get(model, model)}"
         ui.label(
             f"Attacks on {called} of raw rows, and on one of the release set on the page Shape: they infer membership "
@@ -87,16 +87,16 @@ class AuditPage:
         ui.label(words).classes("soft text-sm")
 
     async def _start(self) -> None:
-        await layout.do(self._desk.start_audit, self._references.value)
-        await self._look()
+        await layout.do(self._workspace.start_audit, self._references.value)
+        await self._update()
 
     async def _stop(self) -> None:
-        await layout.do(self._desk.stop_audit)
-        await self._look()
+        await layout.do(self._workspace.stop_audit)
+        await self._update()
 
-    async def _look(self) -> None:
+    async def _update(self) -> None:
         """Draw the changes since the last check."""
-        found = await layout.in_thread(self._desk.audit)
+        found = await layout.in_thread(self._workspace.audit)
         state = found["status"], found["step"], found["current"], found["error"]
         if state == self._drawn:
             return
@@ -120,8 +120,8 @@ def _status(found: dict[str, Any]) -> str:
         return f"The audit failed: {found['error']}"
     if found["status"] != "done":
         return ENDINGS[found["status"]]
-    of = "the present settings" if found["current"] else "earlier settings: start it again for the present ones"
-    return f"Done; it is of {of}."
+    of = "the current settings" if found["current"] else "earlier settings: start the audit again"
+    return f"Done: the results belong to {of}."
 
 
 def _draw_result(summary: dict[str, Any]) -> None:
