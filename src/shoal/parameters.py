@@ -2,7 +2,9 @@
 
 An estimator declares ``_parameter_constraints``, a mapping from its own parameters to constraints; those of its base
 classes are added. ``fit`` begins with :func:`check_parameters`. Functions call :meth:`Constraint.check` themselves. The
-table also feeds help texts, controls and tests. It says nothing about relations between parameters: code checks them.
+table also feeds help texts, controls and tests. Relations between parameters are not part of it: code checks them.
+
+Nothing heavy is imported before a value is checked, because the command line reads constraints to list its options.
 """
 
 from __future__ import annotations
@@ -13,8 +15,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from shoal.errors import ShoalError
 
@@ -101,7 +101,7 @@ class Whole(Constraint):
 
     def _edges(self) -> tuple[Any, ...]:
         limits = [limit for limit in (self.least, self.most) if limit is not None]
-        return (np.int32(7), *(limit + change for limit in limits for change in (-1, 0, 1)))
+        return tuple(limit + change for limit in limits for change in (-1, 0, 1))
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Real(Constraint):
 
     def _edges(self) -> tuple[Any, ...]:
         limits = [limit for limit in (self.least, self.most, self.above, self.below) if limit not in (None, math.inf)]
-        return (np.float32(0.5), *(limit + change for limit in limits for change in (-0.25, 0, 0.25)), math.inf)
+        return (*(limit + change for limit in limits for change in (-0.25, 0, 0.25)), math.inf)
 
 
 @dataclass(frozen=True)
@@ -299,12 +299,20 @@ def _are_features(value: Any) -> bool:
     return isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping))
 
 
+def _is_flag(value: Any) -> bool:
+    import numpy as np
+
+    return isinstance(value, (bool, np.bool_))
+
+
 def _is_random_state(value: Any) -> bool:
+    import numpy as np
+
     return value is np.random or isinstance(value, np.random.RandomState)
 
 
 ABSENT = Described("None", lambda value: value is None, (None,))
-FLAG = Described("True or False", lambda value: isinstance(value, (bool, np.bool_)), (True, np.False_, "yes", 1))
+FLAG = Described("True or False", _is_flag, (True, False, "yes", 1))
 FUNCTION = Described("a function", callable, (len, "len"))
 SEED = Whole(least=0, most=LARGEST_SEED)
 RANDOM_STATE = SEED | Described("a RandomState", _is_random_state) | None

@@ -692,8 +692,8 @@ def fit(X=FRAME, y=BINARY, **options):
         (lambda: fit(model=DecisionTreeClassifier), r"create it first, as DecisionTreeClassifier\(\)"),
         (lambda: fit(model=DecisionTreeClassifier(), y=None), "not trained, .* train it, or pass y"),
         (lambda: fit(model=DecisionTreeClassifier(), y=None, guide="auto"), "not trained, .* train it, or pass y"),
-        (lambda: fit(model=MODELS["trained"], X=FRAME.drop("b")), "sees a column 'b' that .* not have: add it"),
-        (lambda: fit(model=DecisionTreeRegressor(), y=THREE), "predicts numbers, but y holds '.*': pass numbers"),
+        (lambda: fit(model=MODELS["trained"], X=FRAME.drop("b")), "uses a column 'b' that .* not have: add it"),
+        (lambda: fit(model=DecisionTreeRegressor(), y=THREE), "predicts numbers, but y has '.*': pass numbers"),
         (
             lambda: fit(model=BlackBox(predict=lambda s: s[:9])),
             "the model, a BlackBox, has 9 entries for 300 rows",
@@ -727,9 +727,9 @@ def fit(X=FRAME, y=BINARY, **options):
         ),
         (
             lambda: fit(model=LogisticRegression().fit(FRAME, BINARY), schema=FIRST_IDENTIFIES, guide="auto"),
-            "The model was trained on 'a', an identifier, which is never released: train it without",
+            "The model was trained on 'a', an identifier, which is never released: omit it",
         ),
-        (lambda: fit(schema=TWO_TARGETS, y=None), "The schema has several targets, e, f: pass as y"),
+        (lambda: fit(schema=TWO_TARGETS, y=None), "The schema has several targets, e, f: pass y"),
         (lambda: fit(y=np.zeros((300, 2, 2))), "y has 3 dimensions: give one value per row"),
         (lambda: fit(y=np.zeros((300, 0))), "y has no columns: give one value per row"),
         (lambda: fit(y=np.full((300, 2), "x")), "y has 2 columns that are not all numbers: pass one value per row"),
@@ -751,14 +751,14 @@ def fit(X=FRAME, y=BINARY, **options):
         ),
         (lambda: fit(k=301), "k=301 cannot be reached with n_samples=300 rows: choose a smaller k"),
         (lambda: fit(k=20).anonymize(FRAME[:9]), "k=20 cannot be reached with n_samples=9 rows: choose a smaller k"),
-        (lambda: fit().anonymize(FRAME.drop("b")), "Column 'b' was there .* not there now: add it"),
+        (lambda: fit().anonymize(FRAME.drop("b")), "Column 'b' was in the fitted table .* not in this one: add it"),
         (
             lambda: fit(recoding="majority").anonymize(FRAME),
-            "'majority' asks for the class of each row",
+            "'majority' needs the class of each released row",
         ),
         (
             lambda: Mondrian(k=5, recoding="majority").fit(FRAME),
-            "'majority' asks for the class of each row",
+            "'majority' needs the class of each released row",
         ),
     ],
 )

@@ -66,7 +66,7 @@ def test_groups_released_alike_must_keep_the_constraint_together():
         try:
             released = anonymizer.fit_transform(frame)
         except GuaranteeError as error:
-            assert "released alike" in str(error)
+            assert "equal released values" in str(error)
         else:
             assert check(released, schema, [constraint]).holds
 

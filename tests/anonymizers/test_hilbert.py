@@ -52,7 +52,7 @@ def expected_failures(estimator):
     return dict.fromkeys(names, parted) if estimator.k > 1 else {}
 
 
-@pytest.mark.filterwarnings("ignore:Some equal rows were parted")
+@pytest.mark.filterwarnings("ignore:Some equal rows were separated")
 @parametrize_with_checks(
     [HilbertCurve(k=2, recoding="representative"), HilbertCurve(k=1, recoding="mean")],
     expected_failed_checks=expected_failures,
@@ -248,7 +248,7 @@ def test_the_order_of_rows_does_not_matter(random_table, k, random):
     assert released(frame[order]) == released(frame)
 
 
-@pytest.mark.filterwarnings("ignore:Some equal rows were parted")
+@pytest.mark.filterwarnings("ignore:Some equal rows were separated")
 @given(tables(), st.integers(1, 5))
 def test_transform_of_the_fitted_rows_gives_the_release_unless_equal_rows_are_parted(random_table, k):
     frame, schema = random_table
@@ -266,7 +266,7 @@ def test_transform_warns_where_equal_rows_are_parted():
     frame = pl.DataFrame({"age": [1, 1, 1, 1, 9, 9]})
     anonymizer = HilbertCurve(k=2).fit(frame)
     assert np.bincount(anonymizer.labels_).tolist() == [2, 2, 2]
-    with pytest.warns(GuaranteeWarning, match="Some equal rows were parted"):
+    with pytest.warns(GuaranteeWarning, match="Some equal rows were separated"):
         anonymizer.transform(frame)
 
 

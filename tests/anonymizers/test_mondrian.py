@@ -136,7 +136,7 @@ def test_unseen_numbers_go_to_their_nearest_neighbour_and_unseen_categories_are_
     anonymizer = Mondrian(k=2).fit(frame)
     placed = anonymizer.transform(pl.DataFrame({"age": [19, 60], "job": ["a", "b"]}))
     assert placed["age"].to_list() == ["[20, 21]", "[50, 51]"]
-    with pytest.raises(ValueError, match=r"'job' has the value 'c', which was not there"):
+    with pytest.raises(ValueError, match=r"'job' has the value 'c', which did not occur"):
         anonymizer.transform(pl.DataFrame({"age": [19], "job": ["c"]}))
 
 

@@ -191,7 +191,7 @@ def test_changes_keep_to_what_was_fitted(parameters, named):
     before = tree.release()
     tree.set_params(**parameters)
     for change in (lambda: tree.delete([0]), lambda: tree.insert(pl.DataFrame(notes(3)))):
-        with pytest.raises(ShoalError, match=rf"fitted with .*{named}.*: set it back, or fit again"):
+        with pytest.raises(ShoalError, match=rf"fitted with .*{named}.*: restore it, or fit again"):
             change()
         assert tree.release().equals(before)
     tree.set_params(schema=NOTES, k=4, constraints=(), recoding="interval", suppression=0.0, missing="value")
@@ -205,7 +205,7 @@ def test_constraints_that_are_written_over_are_noticed():
     tree = pickle.loads(pickle.dumps(tree))
     tree.delete([0])
     tree.constraints.clear()
-    with pytest.raises(ShoalError, match="set it back, or fit again"):
+    with pytest.raises(ShoalError, match="restore it, or fit again"):
         tree.delete([1])
 
 
@@ -225,9 +225,9 @@ def test_some_row_of_a_population_stays_released():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[1, 2], [3]], r"named by whole numbers out of row_ids_, not by \[\[1, 2\], \[3\]\]"),
+        ([[1, 2], [3]], r"whole numbers from row_ids_, got \[\[1, 2\], \[3\]\]"),
         (np.array([2**63 + 5], np.uint64), "There is no row 9223372036854775813"),
-        ([10**30], "named by whole numbers"),
+        ([10**30], "whole numbers from row_ids_"),
     ],
 )
 def test_odd_names_of_rows_are_refused(rows, message):

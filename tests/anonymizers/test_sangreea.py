@@ -48,7 +48,7 @@ def expected_failures(estimator):
     return dict.fromkeys(["check_transformer_general", "check_transformer_data_not_an_array"], parted)
 
 
-@pytest.mark.filterwarnings("ignore:Some equal rows were parted")
+@pytest.mark.filterwarnings("ignore:Some equal rows were separated")
 @parametrize_with_checks([SaNGreeA(k=2, recoding="representative")], expected_failed_checks=expected_failures)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -136,7 +136,7 @@ def test_it_takes_no_single_value_along(method):
     kept = pickle.dumps(protected.anonymizer_)
     released = set(protected.anonymizer_.groups_["job"])
     assert not [job for job in people["job"] if job not in released and f"{job}\x94".encode() in kept]
-    with pytest.raises(ShoalError, match="has forgotten the rows"):
+    with pytest.raises(ShoalError, match="has dropped the rows"):
         protected.anonymizer_.transform(people)
     assert len(protected.predict(people)) == 300
 
@@ -157,7 +157,7 @@ def test_it_takes_no_raw_rows_along(method):
     assert b"only here" not in pickle.dumps(anonymizer)
     assert not set(vars(anonymizer)) & {"_codes", "_network", "_first", "_last", "_frame"}
     assert anonymizer.groups_[anonymizer.labels_].height == 40
-    with pytest.raises(ShoalError, match="has forgotten the rows"):
+    with pytest.raises(ShoalError, match="has dropped the rows"):
         anonymizer.transform(people)
     assert anonymizer.fit(people).transform(people).height == 40
 
@@ -169,5 +169,5 @@ def test_a_changed_tree_forgets_its_rows():
     tree.forget_rows()
     assert tree.groups_["age"].gather(tree.labels_).to_list() == released
     for call in (tree.release, lambda: tree.delete([0]), lambda: tree.insert(pl.DataFrame({"age": [1]}))):
-        with pytest.raises(ShoalError, match="has forgotten the rows"):
+        with pytest.raises(ShoalError, match="has dropped the rows"):
             call()

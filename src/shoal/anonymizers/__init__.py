@@ -1,4 +1,7 @@
-"""The anonymizers, one module each; the module's name with hyphens is the method's name on the command line."""
+"""The anonymizers, one module per method; the module's name with hyphens is the method's name.
+
+The cuts, clusters, lattices and recodings that they use are in :mod:`shoal.partition`.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from shoal.parameters import Constraint, constraints_of
 
 
 def method_names() -> list[str]:
-    """Names of all methods."""
+    """Return the names of all methods."""
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
 def find_method(name: str) -> type[Anonymizer]:
-    """The anonymizer class of a method's name."""
+    """Return the anonymizer class of a method."""
     if name not in method_names():
         raise ShoalError(f"There is no method {name!r}: choose {', '.join(method_names())}.")
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")

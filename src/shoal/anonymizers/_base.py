@@ -1,4 +1,4 @@
-"""What all anonymizers share: partition the rows, see that every constraint holds, recode each group."""
+"""The base of all anonymizers: partition the rows, check every constraint, recode each group."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from shoal.privacy.rules import largest_k, make_guard, membership, released_rows
 
 
 class PartitionInput(NamedTuple):
-    """Rows that are to be released, and what must hold on them."""
+    """Rows to release, and the constraints on their groups."""
 
     rows: FactoredFrame
     table: Table
     members: np.ndarray | None
-    """Which rows are released, if only some are."""
+    """Mask of the released rows; None if all are."""
     constraints: tuple[PrivacyModel, ...]
     guard: Guard
     smallest: int
-    """Rows that every group has at least."""
+    """Minimum number of rows per group."""
 
 
 def part_of(job: PartitionInput, rows: np.ndarray) -> PartitionInput:
-    """Some rows as if they were all, to be parted into as many groups as the whole table will be."""
+    """Return the input for some of the rows, with k lowered so that they form as many groups as the whole table."""
     table = take_rows(job.table, rows)
     return job._replace(
         rows=job.rows.take(rows),
@@ -60,10 +60,10 @@ def part_of(job: PartitionInput, rows: np.ndarray) -> PartitionInput:
 
 
 class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of all anonymizers: ``fit`` partitions and recodes, ``fit_transform`` gives the released rows.
+    """Base of all anonymizers: ``fit`` partitions and recodes, ``fit_transform`` returns the released rows.
 
-    A subclass says how to partition (:meth:`_partition`) and, if it can place rows it has not seen, how
-    (:meth:`_place`).
+    A subclass implements the partition (:meth:`_partition`) and, if it can place rows that were not fitted,
+    :meth:`_place`.
     """
 
     def __init__(
@@ -97,37 +97,37 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _names: list[str]
     _reach: Bounds | None
     _holds_rows: Sequence[str] = ()
-    """Attributes of a fitted object, beside the vocabulary, from which values of fitted rows can be read."""
+    """Attributes of a fitted object, besides the vocabulary, from which values of fitted rows can be read."""
     _forgot = False
     _summary: TableSummary | None = None
-    """The table, where only a part of it is fitted."""
+    """The whole table, if only a part of it is fitted."""
     _row_counts: np.ndarray | None = None
-    """How many rows each row stands for, where equal ones are given once; see ``wants_counts``."""
+    """The number of rows that each row represents, if equal rows are given once; see ``wants_counts``."""
     _absent: frozenset[str] = frozenset()
-    """Targets that the table does not have, because ``y`` holds them."""
+    """Targets that are not columns of the table, because ``y`` holds them."""
 
     @abstractmethod
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
-        """Labels of the rows: groups of at least ``smallest`` rows on which the guard's rules hold.
+        """Return the labels of the rows: groups of at least ``smallest`` rows that satisfy the guard's rules.
 
-        ``y`` is what :meth:`_look_at_target` made of it.
+        ``y`` is the result of :meth:`_look_at_target`.
         """
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
-        """Groups of rows that were not fitted."""
-        raise ShoalError(f"{type(self).__name__} cannot place rows that it has not seen: use fit_transform.")
+        """Return the groups of rows that were not fitted."""
+        raise ShoalError(f"{type(self).__name__} cannot place rows that it was not fitted on: use fit_transform.")
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Partition the rows and decide what each group is released as."""
+        """Partition the rows and recode each group."""
         self._check_parameters()
         self._fit(FactoredFrame.of(self._open(X, reset=True)), y)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Anonymize these rows: k and every constraint hold on what is returned.
+        """Anonymize these rows: k and every constraint hold on the returned rows.
 
-        With a model about a population all of its rows are returned, and row labels of pandas are kept, as scikit-learn
-        does: what is handed out to others is made by :func:`shoal.anonymize`, which leaves both out.
+        With a model about a population all of its rows are returned, and pandas keeps its row labels, as in
+        scikit-learn. Use :func:`shoal.anonymize` for a release to others: it omits both.
         """
         return self._close(self.release_rows(X, y).frame, X)
 
@@ -140,7 +140,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         weights: np.ndarray | None = None,
         as_names: bool = False,
     ) -> ReleasedRows:
-        """Fit these rows, and return them released.
+        """Fit these rows, and return their release.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         summary : TableSummary, optional
             The table that these rows are a part of.
         weights : int array (n_rows,), optional
-            How many rows of the table each of them stands for.
+            The number of rows of the table that each of them represents.
         as_names : bool
             Return texts of polars as ``Enum``.
         """
@@ -161,17 +161,16 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return ReleasedRows(released, table, self.labels_, self._handed_over(self._groups))
 
     def _handed_over(self, groups: nw.DataFrame[Any]) -> FittedPartition:
-        # Rows that were fitted are not needed where other rows are.
+        # The other rows do not need the fitted ones.
         slim = copy(self)
         slim.labels_, slim._row_counts = self.labels_[:0], None
         return FittedPartition(groups, self._columns, self.recoding_in_use, self._released_nodes(), slim._place)
 
     def transform(self, X: Any) -> Any:
-        """Put rows into the vocabulary of the fitted groups.
+        """Recode rows with the values of the fitted groups.
 
-        The guarantee is about the rows that were fitted. Rows that were not are only written in the same words: how
-        many of them share a group is nobody's promise. A row whose values a trimmed group no longer covers is
-        suppressed.
+        The guarantee is about the fitted rows. Other rows are only written with the same values: a group may contain
+        few of them. A row is suppressed if its values are outside of a group that was trimmed.
         """
         self._require_rows()
         frame = self._open(X, reset=False)
@@ -183,9 +182,9 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._close(release_frame(frame, self.schema_, self._groups, labels), X)
 
     def anonymize(self, X: Any, y: Any = None) -> Any:
-        """Release other rows than were fitted, by the same cuts: k and every constraint hold on what is returned.
+        """Release rows that were not fitted, by the same cuts: k and every constraint hold on the returned rows.
 
-        A group that has too few of these rows, or breaks a constraint on them, is merged with its neighbours.
+        A group with too few of these rows, or one that violates a constraint on them, is merged with its neighbours.
 
         Parameters
         ----------
@@ -197,7 +196,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._close(self.release_others(X, y).frame, X)
 
     def release_others(self, X: Any, y: Any = None) -> ReleasedRows:
-        """Release other rows than were fitted, as :meth:`anonymize` does."""
+        """Release rows that were not fitted, as :meth:`anonymize` does."""
         self._require_rows()
         frame = self._open(X, reset=False)
         job = self._make_job(FactoredFrame.of(frame))
@@ -209,10 +208,10 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return ReleasedRows(released, job.table, labels, self._handed_over(groups))
 
     def forget_rows(self) -> Self:
-        """Drop what values of fitted rows can be read from, before the object is handed on.
+        """Drop everything that reveals values of fitted rows, before the object is handed on.
 
-        Every method knows which values there were, one by one, to write other rows in the same words; some keep whole
-        rows. ``labels_`` and ``groups_`` stay; ``transform`` and ``anonymize`` are refused from then on.
+        Every method stores the distinct values of each attribute, to recode other rows; some methods store whole rows.
+        ``labels_`` and ``groups_`` stay; ``transform`` and ``anonymize`` are refused from then on.
         """
         check_is_fitted(self, "labels_")
         for name in ("_columns", *self._holds_rows):
@@ -221,24 +220,24 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _require_rows(self) -> None:
-        """Refuse what would need rows that were forgotten."""
+        """Refuse to continue if the fitted rows were dropped."""
         check_is_fitted(self, "labels_")
         if self._forgot:
-            raise ShoalError(f"This {type(self).__name__} has forgotten the rows it was fitted on: fit it again.")
+            raise ShoalError(f"This {type(self).__name__} has dropped the rows it was fitted on: fit it again.")
 
     def findings(self) -> dict[str, Any]:
-        """What was found out while fitting, for reports; nothing by default."""
+        """Return the findings of the fit, for reports; nothing by default."""
         return {}
 
     def _cuts_in_use(self) -> Cuts:
-        """The tree of cuts that :meth:`_place` follows."""
+        """Return the tree of cuts that :meth:`_place` follows."""
         raise ShoalError(f"{type(self).__name__} cannot release rows that it was not fitted on: use fit_transform.")
 
     wants_counts: ClassVar[bool] = False
-    """True if it does best with every different row of the whole table at once, and how many there are of each."""
+    """True if it works best on all distinct rows of the whole table at once, with the number of each."""
 
     def works_on_parts(self) -> bool:
-        """Return True if a part of the table can be released by itself."""
+        """Return True if a part of the table can be released separately."""
         return True
 
     def for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
@@ -254,7 +253,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         try:
             coarse.fit(sample.to_native(), y)
         except GuaranteeError:
-            # A sample may fall short where the table does not; the rows of fragments are counted in the whole table.
+            # A constraint may fail on a sample and hold on the table; fragments are checked on the whole table.
             coarse.set_params(constraints=()).fit(sample.to_native(), y)
         n_columns = len(coarse._columns)
         return CoarseCuts(coarse._cuts_in_use(), coarse._columns, [coarse._codes_left(j) for j in range(n_columns)])
@@ -264,26 +263,26 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return None
 
     def cuts_between_parts(self, table: Table) -> Callable[[np.ndarray], tuple[int, np.ndarray] | None] | None:
-        """Return a function that says where some rows of a sample are cut in two, so that few groups are torn.
+        """Return a function that splits some rows of a sample in two such that few groups are torn.
 
-        The function returns an attribute and a mask of its codes that go left, or None where rows cannot be cut. A
-        method that knows of no such cuts returns None itself.
+        The function returns an attribute and a mask of its codes that go left, or None if the rows cannot be split. A
+        method without such cuts returns None itself.
         """
         return None
 
     def _codes_left(self, attribute: int) -> np.ndarray | None:
-        """Which codes of an attribute each node of its cuts sends left (nodes, codes); None if it has no such cuts."""
+        """Return the codes of an attribute that each cut sends left (nodes, codes); None if there are no such cuts."""
         return None
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the released columns: all but the identifiers."""
+        """Return the names of the released columns: all but the identifiers."""
         check_is_fitted(self, "labels_")
         dropped = {attribute.name for attribute in self.schema_.identifiers}
         return np.array([name for name in self._names if name not in dropped], dtype=object)
 
     @property
     def groups_(self) -> Any:
-        """The released rows, one a group: ``groups_[labels_]`` is the release."""
+        """The released quasi-identifiers, one row per group: ``groups_[labels_]`` is the release."""
         check_is_fitted(self, "labels_")
         return self._groups.to_native()
 
@@ -296,7 +295,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         target = self._look_at_target(job, y)
         labels = self._partition(job.table, job.guard, job.smallest, target)
         classes = self._classes_of(job, y, target)
-        # What the partition was told of each row takes memory that recoding needs.
+        # The target of each row takes memory that recoding needs.
         del target
         self.labels_, self._groups = self._recode(job, labels, classes)
         self._reach = bounds(job.table, self.labels_) if (self.labels_ < 0).any() else None
@@ -304,29 +303,29 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return job.table
 
     def _make_job(self, rows: FactoredFrame) -> PartitionInput:
-        """Encode the rows and see that what is asked for can be reached at all."""
+        """Encode the rows, and check that the constraints can be reached at all."""
         constraints = (KAnonymity(self.k), *check_constraints(self.constraints))
         described = Schema(attribute for attribute in self.schema_ if attribute.name not in self._absent)
         table, members = _encode(rows, described, constraints, self.missing, self._summary)
         table = replace(table, weights=self._row_counts)
         guard = make_guard(constraints, table)
-        # Rows that are not released make a group larger than its released part, so only the guard can count them.
+        # A group also contains rows that are not released, so only the guard can count the released ones.
         smallest = largest_k(constraints) if members is None else 1
         require_whole_table(constraints, table, members, smallest)
         return PartitionInput(rows, table, members, constraints, guard, smallest)
 
     def _look_at_target(self, job: PartitionInput, y: Any) -> Any:
-        """What the partition is told of the target."""
+        """Return the information about the target that the partition uses."""
         return y
 
     def _classes_of(self, job: PartitionInput, y: Any, target: Any = None) -> np.ndarray | None:
-        """The class of each row, where the recoding asks for it; ``target`` is known of rows that are fitted."""
+        """Return the class of each row if the recoding needs it; ``target`` is known for fitted rows only."""
         if not needs(self.recoding_in_use, "classes"):
             return None
         if y is None and not self.schema_.target:
             raise ShoalError(
-                f"recoding={self.recoding_in_use!r} asks for the class of each row that is released: give the schema a "
-                "target, or pass y for these rows (fit learns from one table, anonymize(X, y) releases another)."
+                f"recoding={self.recoding_in_use!r} needs the class of each released row: give the schema a target, or "
+                "pass y for these rows (fit learns from one table, anonymize(X, y) releases another)."
             )
         values = read_labels(read_target(job.rows, self.schema_) if y is None else y, job.table.n_rows)
         if values.ndim == 2:
@@ -337,13 +336,13 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _recode(
         self, job: PartitionInput, labels: np.ndarray, classes: np.ndarray | None
     ) -> tuple[np.ndarray, nw.DataFrame[Any]]:
-        """Suppress what may be suppressed, and decide what each group is released as."""
+        """Suppress rows as far as allowed, and recode each group."""
         recoding = self.recoding_in_use
         if classes is None and needs(recoding, "classes"):
-            # The search took it for rows whose classes are known; of these rows they are not.
+            # The search chose it for rows with known classes, which these rows lack.
             recoding = "representative"
         labels = self._suppress(job, labels, sets=recoding == "set")
-        # Only a draw needs random numbers; anything else must not advance a generator that others share.
+        # Only a draw needs random numbers; other recodings must not advance a shared generator.
         random = random_source(self.random_state) if needs(recoding, "random") else None
         nodes = self._released_nodes()
         if nodes is not None:
@@ -355,18 +354,18 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return labels, groups
 
     def _suppress(self, job: PartitionInput, labels: np.ndarray, *, sets: bool) -> np.ndarray:
-        """Labels with the rows suppressed that may be, where that lets the others be released more exactly."""
+        """Suppress rows as far as allowed, where the others are then released more exactly; return the labels."""
         if self.suppression == 0:
             return labels
         return trim(job.table, labels, job.guard, job.smallest, self.suppression, sets=sets)
 
     def _released_nodes(self) -> Nodes | None:
-        """What the fitted groups are released as, where that is not what the recoding makes of their rows."""
+        """Return the nodes that groups are released as, if these do not follow from the recoding of their rows."""
         return None
 
     @property
     def recoding_in_use(self) -> str:
-        """The recoding in use, where a search has chosen it."""
+        """The recoding in use, which a search may have chosen."""
         return self.recoding
 
     def described_parameters(self) -> dict[str, Any]:
@@ -386,7 +385,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_parameters(self)
 
     def _open(self, X: Any, *, reset: bool) -> nw.DataFrame[Any]:
-        """Take a dataframe or an array; remember its columns, or compare them with the fitted ones."""
+        """Open a dataframe or an array; store its columns, or compare them with the fitted ones."""
         if reset:
             self._from_array = not frames.is_frame(X)
         if not frames.is_frame(X):
@@ -405,7 +404,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return frame
 
     def _close(self, frame: nw.DataFrame[Any], X: Any) -> Any:
-        """Give back what came in: the same kind of dataframe, or an array."""
+        """Return the same kind of dataframe as the input, or an array."""
         if frames.is_frame(X):
             return frame.to_native()
         return frame.to_numpy()
@@ -425,7 +424,7 @@ def _encode(
     missing: Missing,
     whole: TableSummary | None,
 ) -> tuple[Table, np.ndarray | None]:
-    """The encoded table, and which rows are released if only some are."""
+    """Return the encoded table, and a mask of the released rows if only some are released."""
     member_of = membership(constraints)
     extra = () if member_of is None else (member_of,)
     if whole is None:
@@ -444,26 +443,26 @@ def _encode(
 def require_whole_table(
     constraints: Sequence[PrivacyModel], table: Table, members: np.ndarray | None, smallest: int
 ) -> None:
-    """Nothing coarser than the whole table can be released, so what fails there cannot be reached at all."""
+    """Refuse constraints that the whole table as one group violates: no coarser release exists."""
     counts = count_groups(np.zeros(table.n_rows, np.int64), table.sensitive, members, table.weights)
     n_rows = int(counts.population.sum())
     if n_rows < smallest:
         raise GuaranteeError(
-            f"k={smallest} cannot be reached with n_samples={n_rows} rows: choose a smaller k or bring more rows."
+            f"k={smallest} cannot be reached with n_samples={n_rows} rows: choose a smaller k or add rows."
         )
     for constraint in constraints:
         if not constraint.holds(counts):
             raise GuaranteeError(
-                f"{constraint.describe()} cannot be reached: the whole table as one group has only the level "
+                f"{constraint.describe()} cannot be reached: the whole table as one group only reaches the level "
                 f"{show_level(constraint.measure(counts))}; ask for less."
             )
 
 
 def require_released_groups(job: PartitionInput, labels: np.ndarray, groups: nw.DataFrame[Any]) -> None:
-    """Groups that are released alike are one group to a reader, and must keep the constraints as such.
+    """Refuse groups that violate a constraint when those released with equal values are merged, as readers see them.
 
-    That they do follows for every model but delta-disclosure, where a value that is absent from one group is ignored.
-    Where only k is asked for, which groups are alike is not looked at: together they are the larger.
+    Merged groups satisfy every model that each of them satisfies, except delta-disclosure, which ignores values that
+    are absent from a group. If only k is requested, nothing is merged: merged groups are larger.
     """
     merged = labels
     if len(job.constraints) > 1:
@@ -473,7 +472,7 @@ def require_released_groups(job: PartitionInput, labels: np.ndarray, groups: nw.
     for constraint in job.constraints:
         if not constraint.holds(counts):
             raise GuaranteeError(
-                f"{constraint.describe()} does not hold once groups that are released alike are taken together (level "
+                f"{constraint.describe()} does not hold after groups with equal released values are merged (level "
                 f"{show_level(constraint.measure(counts))}): choose another recoding, or a higher k."
             )
 
@@ -489,7 +488,7 @@ def random_source(random_state: Any) -> np.random.Generator:
 
 
 def _numbers_if_possible(array: np.ndarray) -> np.ndarray:
-    """An object array that holds numbers only, as numbers."""
+    """Convert an object array to numbers if it contains numbers only."""
     if array.dtype != object:
         return array
     try:
@@ -501,8 +500,8 @@ def _numbers_if_possible(array: np.ndarray) -> np.ndarray:
 def _which_columns_differ(given: Sequence[str], fitted: Sequence[str]) -> str:
     for name in fitted:
         if name not in given:
-            return f"Column {name!r} was there when the anonymizer was fitted and is not there now: add it."
+            return f"Column {name!r} was in the fitted table and is not in this one: add it."
     for name in given:
         if name not in fitted:
-            return f"Column {name!r} was not there when the anonymizer was fitted: remove it, or fit again."
-    return f"The columns must be in the order of fit, {', '.join(fitted[:12])}: reorder them."
+            return f"Column {name!r} was not in the fitted table: remove it, or fit again."
+    return f"The columns must have the order of the fitted table, {', '.join(fitted[:12])}: reorder them."

@@ -1,4 +1,4 @@
-"""The Hilbert curve through a table: a grid in which every value has a place, keys along the curve, and its halves."""
+"""The Hilbert curve through a table: coordinates of values in a grid, keys of rows along the curve, and its halves."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from shoal.partition.geometry import pack_rows
 from shoal.partition.table_summary import is_plain_number
 
 EVENLY = 0.2
-"""Room in the grid that all values of a nominal attribute share alike; the rest goes by the rows that have them."""
+"""Share of a nominal attribute's range that its values divide equally; the rest is divided by their frequency."""
 CROWDED = 0.05
-"""Share of the rows that may have different values in one cell."""
+"""Maximum share of rows with different values in one cell."""
 LEAST_BITS, MOST_BITS = 16, 32
-"""Bits of a coordinate, where attributes do not have more values than that."""
+"""Bits of a coordinate, unless an attribute has more values."""
 
 
 class Grid(NamedTuple):
-    """Where packed rows lie in the grid that the curve passes through."""
+    """The coordinates of packed rows in the grid that the curve passes through."""
 
     layout: Layout
     n_values: np.ndarray
@@ -46,19 +46,19 @@ def lay_grid(
     *,
     is_part: bool = False,
 ) -> Grid:
-    """Give every code a coordinate.
+    """Return the grid, with a coordinate for every code.
 
-    Every value has a cell of its own, so that only equal rows share a key. Coordinates have 16 bits, and more if an
-    attribute has so many values or if a key of one word has room for them. With the bits alone that it takes to tell
-    values apart, they could lie nowhere but side by side: keys of one word lose 16 % more on Adult (12 attributes,
-    k = 10), and take two thirds of the time.
+    Every value has its own cell, so that only equal rows share a key. Coordinates have 16 bits, and more if an
+    attribute has more values or if a key of one word has space for them. With the minimum number of bits, values could
+    only be spaced evenly: such keys of one word have a loss that is 16 % higher on Adult (12 attributes, k = 10), and
+    take two thirds of the time.
 
-    In a part of a table, values must lie where they do in all other parts, whatever numbers these have: so each number
-    lies where it is in the range of the whole table, even if another lies in the same cell. Only if many rows would
-    share cells without being alike, as where one number is far beyond all others, every value has its own here, too.
+    In a part of a table, values need the same coordinates as in all other parts: each number is placed by its position
+    in the range of the whole table, even if another one lies in the same cell. Every value gets its own cell only if
+    many different rows would share cells, such as when one number is far above all others.
 
-    The attributes whose values say least about a row (by entropy) are the first dimensions: on Adult and on the census
-    that loses 4 % less than the order of the columns.
+    The attributes with the lowest entropy are the first dimensions: on Adult and on the census the loss is 4 % lower
+    than with the order of the columns.
     """
     columns = table.quasi
     n_values = geometry.n_values
@@ -82,16 +82,16 @@ def lay_grid(
 
 
 def _coordinates(column: Column, reach: float, spacing: str, bits: int, is_part: bool) -> np.ndarray:
-    """The coordinate of each code."""
+    """Return the coordinate of each code."""
     if is_part and is_plain_number(column.attribute):
         return (reach * _shares(column, "position") * (2**bits - 1)).astype(np.int64)
     share, ranks = reach * _shares(column, spacing), np.arange(column.n_values)
-    # Adding the rank keeps values apart that are too near each other for the grid.
+    # The rank separates values that are too close for the grid.
     return (share * (2**bits - column.n_values)).astype(np.int64) + ranks
 
 
 def _is_crowded(column: Column, coordinates: np.ndarray) -> bool:
-    """Whether a cell that several values share has so many rows that their order would mean little."""
+    """Return True if a cell that several values share has so many rows that their order means little."""
     _, cell_of = np.unique(coordinates, return_inverse=True)
     shared = np.bincount(cell_of) > 1
     if not shared.any():
@@ -101,16 +101,16 @@ def _is_crowded(column: Column, coordinates: np.ndarray) -> bool:
 
 
 def least_telling_first(columns: Sequence[Column]) -> list[str]:
-    """Names of columns, those first whose values say least about a row, by entropy."""
+    """Return the names of columns by entropy, the lowest first."""
     order = np.argsort([_entropy(_rows_with(column)) for column in columns], kind="stable")
     return [columns[j].name for j in order]
 
 
 def _reaches(geometry: Geometry) -> np.ndarray:
-    """How much of its dimension each attribute covers; one that covers half of it is cut one level of the curve later.
+    """Return the share of its dimension that each attribute covers: with half of it, it is cut one level later.
 
-    That goes by weight. Beside hierarchies a number counts half: half of a range loses half, but half of the leaves of
-    a hierarchy mostly all. On Adult and the census that loses 1 to 6 % less.
+    The share follows the weight. Besides hierarchies, the share of a number is halved: half of a range loses half, but
+    half of the leaves of a hierarchy mostly lose everything. On Adult and the census the loss is 1 to 6 % lower.
     """
     reach = geometry.weight.copy()
     if (geometry.form == TREE).any():
@@ -119,7 +119,7 @@ def _reaches(geometry: Geometry) -> np.ndarray:
 
 
 def _shares(column: Column, spacing: str) -> np.ndarray:
-    """Where the values of an attribute lie, from 0 to 1, ascending."""
+    """Return the positions of the values of an attribute, from 0 to 1, ascending."""
     n, n_present = column.n_values, column.n_present
     if spacing == "rank" or (column.tree is not None and spacing == "position"):
         return np.arange(n) / max(n - 1, 1)
@@ -131,13 +131,13 @@ def _shares(column: Column, spacing: str) -> np.ndarray:
     share = np.ones(n)
     share[:n_present] = (column.positions[:n_present] - column.positions[0]) / column.width if column.width > 0 else 0.0
     if column.missing >= 0:
-        # The missing value is as far from all others as the lowest is from the highest.
+        # The missing value is as far from the highest as the lowest one is.
         share[:n_present] /= 2
     return share
 
 
 def _rows_with(column: Column) -> np.ndarray:
-    """How frequent each code is, in the whole table if that is known."""
+    """Return the frequency of each code, in the whole table if it is known."""
     return np.bincount(column.codes, minlength=column.n_values) if column.shares is None else column.shares
 
 
@@ -147,7 +147,7 @@ def _entropy(counts: np.ndarray) -> float:
 
 
 def keys_of(words: np.ndarray, grid: Grid, n_threads: int) -> np.ndarray:
-    """The place of each packed row on the curve: uint64 (n, words of a key), to be compared word by word."""
+    """Return the position of each packed row on the curve: uint64 (n, words of a key), compared word by word."""
     keys = np.empty((len(words), -(-len(grid.n_values) * grid.bits // 64)), np.uint64)
 
     def fill(start: int, stop: int) -> None:
@@ -160,7 +160,7 @@ def keys_of(words: np.ndarray, grid: Grid, n_threads: int) -> np.ndarray:
 
 
 def sort_rows(keys: np.ndarray, order: np.ndarray, n_threads: int) -> np.ndarray:
-    """The rows along the curve, equal ones in their own order; ``order`` is written over."""
+    """Return the rows along the curve, equal ones in their original order; ``order`` is overwritten."""
     starts = curve.part_by_first_digit(keys, order)
     wanted = np.linspace(0, len(order), 8 * n_threads + 1)
     bounds = np.unique(starts[np.searchsorted(starts, wanted)])
@@ -169,7 +169,7 @@ def sort_rows(keys: np.ndarray, order: np.ndarray, n_threads: int) -> np.ndarray
 
 
 def in_parts(function: Callable[[int, int], None], bounds: np.ndarray, n_threads: int) -> None:
-    """Apply a function to the parts between bounds, several at once."""
+    """Apply a function to the parts between bounds, in several threads."""
     parts = pairwise(bounds.tolist())
     if n_threads == 1:
         for part in parts:
@@ -181,10 +181,10 @@ def in_parts(function: Callable[[int, int], None], bounds: np.ndarray, n_threads
 
 
 class Halving:
-    """Where the curve cuts rows in two: at the first bit in which their keys differ.
+    """Splits of rows by the curve: at the first bit in which their keys differ.
 
-    All rows whose keys begin alike lie in a box, and the next bit tells in which half of it a row lies, along one of
-    the attributes. So what lies before a cut on the curve is told from what lies behind it by a single attribute.
+    All rows whose keys have the same first bits lie in a box, and the next bit is the half of it in which a row lies,
+    along one attribute. Therefore a single attribute separates the rows before and after a cut of the curve.
     """
 
     def __init__(self, table: Table, grid: Grid) -> None:
@@ -193,7 +193,7 @@ class Halving:
         self._keys = keys_of(rows.words, grid, 1)
 
     def __call__(self, rows: np.ndarray) -> tuple[int, np.ndarray] | None:
-        """An attribute, and which of its codes lie before the cut; None if the keys of these rows are all the same."""
+        """Return an attribute and a mask of its codes before the cut; None if all keys of these rows are equal."""
         first = self._keys[rows[0]]
         place = first_difference(first, np.bitwise_or.reduce(self._keys[rows] ^ first, axis=0) ^ first)
         if place is None:
@@ -211,7 +211,7 @@ class Halving:
         return self._grid.coordinate[start : start + self._grid.n_values[attribute]]
 
     def _attribute_at(self, cell: Sequence[int], place: int, level: int) -> int:
-        """The attribute that tells a bit of the key: in the other half of it, this bit is the first that differs."""
+        """Return the attribute of a bit of the key: in its other half, this bit is the first that differs."""
         n = len(cell)
         cells = np.array([cell] * (n + 1), np.uint64)
         cells[np.arange(n), np.arange(n)] ^= np.uint64(1 << level)
@@ -220,9 +220,9 @@ class Halving:
 
 
 def keys_of_cells(cells: np.ndarray, grid: Grid) -> np.ndarray:
-    """The places on the curve of cells (n, attributes), given by their coordinates."""
+    """Return the positions on the curve of cells (n, attributes), given their coordinates."""
     n, d = cells.shape
-    # Row i has code i in every attribute, whose coordinates are those of the cells.
+    # Row i has code i in every attribute, with the coordinates of the cells.
     layout = Layout(np.zeros(d, np.int64), np.zeros(d, np.uint64), np.full(d, 2**64 - 1, np.uint64))
     keys = np.empty((n, -(-d * grid.bits // 64)), np.uint64)
     words, starts = np.arange(n, dtype=np.uint64)[:, None], np.arange(d, dtype=np.int64) * n
@@ -231,7 +231,7 @@ def keys_of_cells(cells: np.ndarray, grid: Grid) -> np.ndarray:
 
 
 def first_difference(key: np.ndarray, other: np.ndarray) -> int | None:
-    """The first bit in which two keys differ, counted from the highest; None if they do not."""
+    """Return the first bit in which two keys differ, counted from the highest; None if they are equal."""
     for word, differ in enumerate((key ^ other).tolist()):
         if differ:
             return 64 * (word + 1) - int(differ).bit_length()

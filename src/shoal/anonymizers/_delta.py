@@ -1,4 +1,4 @@
-"""What a batch changes in a release, as rows to take out and rows to put in."""
+"""Changes of a release by a batch, as rows to remove and rows to add."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from shoal.privacy.rules import released_rows
 
 
 class Delta(NamedTuple):
-    """What a batch has changed in a release.
+    """Changes of a release by a batch.
 
-    Rows have numbers, given in the order in which they came; groups have the numbers of ``labels_``. A group took part
-    if rows joined or left it, or if it was cut or merged; all others are released as before. A group number that is no
-    longer in use may be that of another group later.
+    Rows are numbered in the order of insertion; groups have the numbers of ``labels_``. A group takes part in a change
+    if rows join or leave it, or if it is cut or merged; all others are released as before. A group number that is no
+    longer used may be reused for another group.
     """
 
     inserted: np.ndarray
@@ -32,18 +32,18 @@ class Delta(NamedTuple):
     deleted: np.ndarray
     """Rows that were removed."""
     changed: np.ndarray
-    """Rows that were there and still are, but are released as something else."""
+    """Rows that are present before and after, but with other released values."""
     groups_added: np.ndarray
     groups_changed: np.ndarray
     groups_removed: np.ndarray
     before: Any
-    """Dataframe: what deleted and changed rows were released as, with their numbers in the first column."""
+    """Dataframe: the former released values of deleted and changed rows, with their numbers in the first column."""
     after: Any
-    """Dataframe: what inserted and changed rows are released as."""
+    """Dataframe: the released values of inserted and changed rows."""
 
     @property
     def frame(self) -> Any:
-        """Both tables in one: lines to take out of the release, then lines to put in, as the column in front says."""
+        """Both tables in one: lines to remove from the release, then lines to add, as the first column says."""
         before, after = frames.open_frame(self.before), frames.open_frame(self.after)
         name = _unused("change", before.columns)
         parts = [_marked(before, name, "out"), _marked(after, name, "in")]
@@ -67,7 +67,7 @@ def handed_out(
     labels: np.ndarray,
     ids: np.ndarray | None = None,
 ) -> nw.DataFrame[Any]:
-    """The released rows, with their numbers in front if given; of a population only those that are released."""
+    """Return the released rows, with their numbers first if given; of a population only the released part."""
     released = release_frame(frame, schema.without_identifiers(), groups, labels)
     if ids is not None:
         name = _unused("row", released.columns)
@@ -81,14 +81,14 @@ def handed_out(
 
 
 def same_values(one: nw.DataFrame[Any], two: nw.DataFrame[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers for the rows of two frames, alike where the rows are equal as released."""
+    """Return numbers for the rows of two frames, equal where the released rows are equal."""
     both = nw.concat(_same_types([one, two]), how="vertical")
     numbers = group_rows(both, both.columns)
     return numbers[: len(one)], numbers[len(one) :]
 
 
 def with_groups(released: FrameStore, groups: nw.DataFrame[Any]) -> FrameStore:
-    """Released values and those of new groups; a column becomes text where one of the two is."""
+    """Return the released values and those of new groups; a column becomes text if one of the two is."""
     first, groups = _same_types([released.first, groups])
     if first is not released.first:
         everything = released.take(np.arange(len(released)))

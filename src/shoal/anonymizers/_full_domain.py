@@ -1,4 +1,4 @@
-"""Rows generalised to vectors of levels: which are then alike, and what that loses."""
+"""Rows generalised to vectors of levels: the groups of equal rows, and their loss."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from shoal.partition.geometry import Nodes, pack_rows
 from shoal.partition.lattice import Ladder, NodeCheck, make_ladders
 
 CELL_LOSSES = ("loss", "ncp", "entropy", "precision")
-"""Losses that add up over the cells of the table."""
+"""Losses that are sums over the cells of the table."""
 LOSSES = (*CELL_LOSSES, "discernibility", "average-group-size")
 _ENTRIES_KEPT = 20
-"""Groups of earlier checks that are kept for later ones, as a multiple of the distinct rows."""
+"""Maximum size of stored groups of earlier checks, as a multiple of the distinct rows."""
 
 
 class Groups(NamedTuple):
     """Groups of distinct rows that are equal at a vector of levels."""
 
     labels: np.ndarray
-    """int32: the group of each entry they were made from."""
+    """int32: the group of each entry that they were built from."""
     first: np.ndarray
     """int32: a distinct row of each group."""
     total: np.ndarray
-    """int64: the rows of each group."""
+    """int64: the number of rows of each group."""
 
 
 class Packing(NamedTuple):
-    """Where the nodes of each attribute go in a row of 64-bit words."""
+    """The layout of the nodes of each attribute in a row of 64-bit words."""
 
     parts: np.ndarray
-    """uint64: the node of each code at each level, shifted to its place."""
+    """uint64: the node of each code at each level, shifted to its position."""
     at: np.ndarray
     n_codes: np.ndarray
     word: np.ndarray
     """int64 (q,): code c of attribute j at level l is entry ``at[j] + l * n_codes[j] + c``, in word ``word[j]``."""
 
     def pack(self, levels: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """The nodes of rows of codes at a vector of levels; equal where all nodes are."""
+        """Return the nodes of rows of codes at a vector of levels as words, equal where all nodes are."""
         words = np.zeros((len(codes), int(self.word[-1]) + 1), np.uint64)
         for j, start in enumerate((self.at + levels * self.n_codes).tolist()):
             words[:, self.word[j]] |= self.parts[start + codes[:, j].astype(np.int64)]
@@ -53,14 +53,14 @@ class Packing(NamedTuple):
 
 
 class FullDomain:
-    """The distinct rows of a table, ready to be generalised to any vector of levels.
+    """The distinct rows of a table, prepared for generalisation to any vector of levels.
 
     Parameters
     ----------
     table : Table
     guard : Guard
     smallest : int
-        Rows that every group has at least.
+        Minimum number of rows per group.
     loss : str
         One of ``LOSSES``.
     """
@@ -68,7 +68,7 @@ class FullDomain:
     def __init__(self, table: Table, guard: Guard, smallest: int, loss: str) -> None:
         self.table, self.loss = table, loss
         self.guard = asked_of(guard)
-        # Rows that are not released make a group larger than its released part, so only the guard can count them.
+        # A group also contains rows that are not released, so only the guard can count the released ones.
         self.smallest = smallest if len(guard.members) == 0 else 0
         self.shrinking, self.closed = _monotone(guard)
         self.ladders = make_ladders(table)
@@ -89,9 +89,9 @@ class FullDomain:
         return np.array([len(ladder.nodes) - 1 for ladder in self.ladders], np.int64)
 
     def group(self, levels: np.ndarray, *, labelled: bool = False) -> Groups:
-        """Groups at a vector of levels, from those of a less general vector where such are known.
+        """Return the groups at a vector of levels, from those of a less general vector if there are any.
 
-        With ``labelled`` they are made from the distinct rows themselves, so that labels say where each row went.
+        With ``labelled`` they are built from the distinct rows themselves, so that labels give the group of each row.
         """
         entries, sizes = (self._everything, self.sizes) if labelled else self._cheapest_below(levels)
         active = np.flatnonzero(levels < self._tops)
@@ -108,7 +108,7 @@ class FullDomain:
         return made
 
     def judge_rows(self, levels: np.ndarray) -> tuple[Groups, np.ndarray]:
-        """Groups of the distinct rows at a vector of levels, and a mark for those that may not be released."""
+        """Return the groups of the distinct rows at a vector of levels, and a mask of those that must be suppressed."""
         groups = self.group(levels, labelled=True)
         bad = np.empty(len(groups.total), np.uint8)
         kernel.mark_small(groups.total, self.smallest, bad)
@@ -117,7 +117,7 @@ class FullDomain:
         return groups, bad
 
     def judge(self, levels: np.ndarray, budget: int) -> NodeCheck:
-        """What a vector of levels loses, and what follows for others, if so many rows may be suppressed."""
+        """Return the loss of a vector of levels and bounds for others, if ``budget`` rows may be suppressed."""
         groups = self.group(levels, labelled=self.guard is not None)
         bad = np.empty(len(groups.total), np.uint8)
         n_small = n_bad = kernel.mark_small(groups.total, self.smallest, bad)
@@ -125,9 +125,9 @@ class FullDomain:
         if self.guard is not None:
             n_bad, outliers = self._mark_broken(groups, bad)
             good = len(outliers) == 0 or (n_bad >= self.smallest and bool(rows_hold(self.guard, outliers)))
-        # Groups that only break a rule may have parts that keep it, unless the rule is one that parts cannot mend.
+        # A group that only violates a rule may have parts that satisfy it, unless the rule excludes that.
         n_sure, last_sure = (n_bad, 2) if self.shrinking else (n_small, 1)
-        # Where every row would be suppressed, less general vectors release none either.
+        # If every row would be suppressed, less general vectors release no row either.
         hopeless = n_sure > budget or n_sure >= self.n_rows or (budget == 0 and self.closed and bool(bad.any()))
         admissible = good and n_bad <= budget and n_bad < self.n_rows
         loss, below, above = self._losses(levels, groups, bad, n_bad, n_sure, last_sure)
@@ -141,7 +141,7 @@ class FullDomain:
     def _losses(
         self, levels: np.ndarray, groups: Groups, bad: np.ndarray, n_bad: int, n_sure: int, last_sure: int
     ) -> tuple[float, float, float]:
-        """The loss, what less general vectors add to their floor at least, and what more general ones lose at least."""
+        """Return the loss, the minimum that less general vectors add to their floor, and that of more general ones."""
         n, smallest = self.n_rows, max(self.smallest, 1)
         if self.loss == "discernibility":
             squares = groups.total.astype(float) ** 2
@@ -159,7 +159,7 @@ class FullDomain:
 
     def _suppression_cost(self, levels: np.ndarray, groups: Groups, bad: np.ndarray, last_mark: int) -> float:
         if self.loss == "entropy":
-            # ARX's measure counts a suppressed row as if it were generalised like the others.
+            # ARX's measure treats a suppressed row as if it were generalised like the others.
             return 0.0
         at, full = self._at + levels * self._n_codes, float(self._full)
         return float(
@@ -167,28 +167,28 @@ class FullDomain:
         )
 
     def nodes_at(self, levels: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """The nodes of rows of codes at a vector of levels."""
+        """Return the nodes of rows of codes at a vector of levels."""
         return np.stack([ladder.nodes[levels[j], codes[:, j]] for j, ladder in enumerate(self.ladders)], axis=1)
 
     def spans_of(self, nodes: np.ndarray) -> Nodes:
-        """Nodes, and the codes under each."""
+        """Return nodes with the codes under each."""
         low = np.stack([ladder.first[nodes[:, j]] for j, ladder in enumerate(self.ladders)], axis=1)
         high = np.stack([ladder.last[nodes[:, j]] for j, ladder in enumerate(self.ladders)], axis=1)
         return Nodes(nodes, low.astype(np.int64), high.astype(np.int64))
 
     def shown(self, loss: float) -> float:
-        """A loss as it is reported: the mean over the rows of a loss from 0 to 1, or a sum."""
+        """Return a loss as it is reported: the mean over the rows for losses from 0 to 1, or a sum."""
         return loss / self.n_rows if self.loss in ("loss", "ncp", "precision") else loss
 
     def field(self, price: float) -> Field:
-        """What kernels need that recode step by step; costs in units of ``price``."""
+        """Return the input of kernels that recode step by step, with costs in units of ``price``."""
         return Field(
             self.codes, self._parts, self._cost / price, self._at, self._n_codes, self._tops, self._word,
             self.tuple_starts, self.tuple_rows,
         )  # fmt: skip
 
     def space(self) -> LocalScratch:
-        """Scratch for kernels."""
+        """Return scratch buffers for kernels."""
         n = len(self.codes)
         return LocalScratch(
             self._slots, self._keys, np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64),
@@ -196,12 +196,12 @@ class FullDomain:
         )  # fmt: skip
 
     def costs_at(self, attribute: int) -> np.ndarray:
-        """What each code of an attribute loses at each level: (levels, codes)."""
+        """Return the cost of each code of an attribute at each level (levels, codes)."""
         start, n_codes = self._at[attribute], self._n_codes[attribute]
         return self._cost[start : start + (self._tops[attribute] + 1) * n_codes].reshape(-1, n_codes)
 
     def _lay_out(self) -> None:
-        """Nodes and costs of all attributes one behind the other, and where each node goes in a packed word."""
+        """Concatenate nodes and costs of all attributes, and lay out the nodes in packed words."""
         n_codes = [ladder.nodes.shape[1] for ladder in self.ladders]
         self._n_codes, self._tops = np.array(n_codes, np.int64), self.tops
         ends = np.cumsum([ladder.nodes.size for ladder in self.ladders], dtype=np.int64)
@@ -221,13 +221,13 @@ class FullDomain:
             rows = np.bincount(self.codes[:, j], weights=self.sizes, minlength=n_codes[j])
             cost = weights[j] * _cell_costs(column, ladder, self.loss, rows)
             costs.append(cost.ravel())
-            # Losses of groups do not add up over cells, and have no such floor.
+            # Losses of groups are not sums over cells, and have no such floor.
             self.floors.append(cost @ rows if self.loss in CELL_LOSSES else np.zeros(len(cost)))
             self._full += weights[j] * (column.n_values > 1 if self.loss != "precision" else len(cost) > 1)
         self._cost = np.concatenate(costs)
 
     def _forget(self) -> None:
-        """Start without groups of earlier checks."""
+        """Reset the groups of earlier checks."""
         n = len(self.codes)
         self._everything = np.arange(n, dtype=np.int32)
         self._slots = np.empty(max(64, 1 << (2 * n - 1).bit_length()), np.int32)
@@ -237,7 +237,7 @@ class FullDomain:
         self._kept_sizes = np.empty(1024, np.int64)
 
     def _keep(self, levels: np.ndarray, groups: Groups) -> None:
-        """Remember groups for more general vectors; those kept longest are forgotten first."""
+        """Store groups for more general vectors; the oldest are dropped first."""
         at = len(self._kept)
         too_many = at and self._kept_sizes[:at].sum() > _ENTRIES_KEPT * len(self.codes) + (1 << 20)
         if at == len(self._kept_sizes) or too_many:
@@ -250,7 +250,7 @@ class FullDomain:
         self._kept_levels[at], self._kept_sizes[at] = levels, len(groups.total)
 
     def _cheapest_below(self, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Fewest entries that are known to be no more general than the levels."""
+        """Return the smallest stored groups that are no more general than the levels."""
         below = np.flatnonzero((self._kept_levels[: len(self._kept)] <= levels).all(axis=1))
         if len(below) == 0:
             return self._everything, self.sizes
@@ -258,7 +258,7 @@ class FullDomain:
 
 
 def _distinct_rows(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct row that each row is, and one row for each; in an order that is not that of the table."""
+    """Return the distinct row of each row, and one row of each, in an order that does not depend on the table's."""
     words = pack_rows(table).words
     labels, first = grouping.group_rows(words)
     order = np.lexsort(words[first].T[::-1])
@@ -268,7 +268,7 @@ def _distinct_rows(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _places(bits: list[int]) -> tuple[np.ndarray, list[np.uint64]]:
-    """The word of each attribute, and its place there."""
+    """Return the word of each attribute, and its shift there."""
     word: list[int] = []
     shift: list[np.uint64] = []
     used = 0
@@ -284,10 +284,10 @@ def _places(bits: list[int]) -> tuple[np.ndarray, list[np.uint64]]:
 
 
 def _monotone(guard: Guard) -> tuple[bool, bool]:
-    """Whether suppressed rows only become fewer with generalisation, and whether good groups together are good.
+    """Return whether generalisation only reduces suppressed rows, and whether valid groups are valid when merged.
 
-    Together, a good group and any other are good for k and for the number of distinct values. Two good groups together
-    are good for every model but delta-disclosure that ignores absent values.
+    A valid group merged with any other is valid for k and for the number of distinct values. Two valid groups are valid
+    when merged for every model but delta-disclosure that ignores absent values.
     """
     model, other = guard.rules.model, guard.rules.other
     shrinking = len(guard.members) == 0 and bool(np.isin(model, (privacy.ROWS, privacy.DISTINCT)).all())
@@ -295,7 +295,7 @@ def _monotone(guard: Guard) -> tuple[bool, bool]:
 
 
 def _cell_costs(column: Column, ladder: Ladder, loss: str, rows: np.ndarray) -> np.ndarray:
-    """What each code loses at each level, (levels, codes); ``rows`` counts how often each code occurs."""
+    """Return the cost of each code at each level (levels, codes); ``rows`` is the frequency of each code."""
     n_levels = len(ladder.nodes)
     low, high = ladder.first[ladder.nodes], ladder.last[ladder.nodes]
     if loss == "precision":

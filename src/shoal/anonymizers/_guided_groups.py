@@ -1,4 +1,4 @@
-"""Rows grouped by what a model says of them, or by what they are: the partitions of accuracy-guided anonymization."""
+"""The partitions of accuracy-guided anonymization: groups by the output of a model, or by the attributes."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from shoal.partition.cut_tree import Cuts, asked_of
 
 
 class Grouping(NamedTuple):
-    """Rows in groups, and where others belong."""
+    """Groups of rows, and the function that places other rows."""
 
     labels: np.ndarray
     cuts: Cuts
     place: Callable[[np.ndarray], np.ndarray]
-    """Leaves of rows, from their codes."""
+    """Return the leaves of rows, given their codes."""
     codes_left: Callable[[int], np.ndarray]
-    """Which codes of an attribute each node sends left."""
+    """Return the codes of an attribute that each node sends left."""
 
 
 class Plan(NamedTuple):
-    """What the partition is to learn, and how."""
+    """The guide of the partition, and how it is used."""
 
     guide: Guide
     choice: str | float
     recoding: str = "representative"
-    """What groups are released as, where that is left open."""
+    """The recoding, unless the parameter names one."""
 
 
 def group_alike(table: Table, guard: Guard, smallest: int, recoding: str, n_threads: int) -> Grouping:
-    """Group rows that are alike, as Mondrian does."""
+    """Group similar rows, as Mondrian does."""
     cuts_for = "set" if recoding == "set" else "interval"
     mondrian = Mondrian(table.schema, smallest, recoding=cuts_for, n_jobs=n_threads)
     mondrian._columns = [replace(column, codes=column.codes[:0]) for column in table.quasi]
@@ -75,7 +75,7 @@ def group_by_guide(
 
 
 def _response(plan: Plan, criterion: str) -> Response:
-    """What the tree learns: the classes of a hard guide, else its numbers."""
+    """Return the target of the tree: the classes of a hard guide, else its numbers."""
     guide = plan.guide
     if guide.classes is not None and (plan.choice == "hard" or guide.outputs is None):
         return learn_classes(guide.classes, guide.n_classes, criterion)

@@ -1,4 +1,4 @@
-"""Rows that come and go in a table whose release is kept up to date: what changes, and what does not."""
+"""Insertions into a table and deletions from it, with an up-to-date release: the groups that change, and the delta."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from shoal.privacy.rules import largest_k, make_guard, membership, released_rows
 
 
 class ReleaseState(NamedTuple):
-    """All that must be known to change a release: the rows, what is known of their values, and the groups.
+    """The state that is needed to change a release: the rows, the vocabulary of their values, and the groups.
 
-    Rows are meant by their place in the store; ``ids`` are the numbers by which they are known outside.
+    Rows are identified by their position in the store; ``ids`` are their public numbers.
     """
 
     rows: FrameStore
@@ -37,15 +37,15 @@ class ReleaseState(NamedTuple):
     boxes: BoxPartition
     released: FrameStore
     released_row: np.ndarray
-    """Where the released values of each group are in ``released``."""
+    """The position of each group's released values in ``released``."""
 
     @property
     def places(self) -> np.ndarray:
-        """The rows that are there."""
+        """The present rows."""
         return np.flatnonzero(self.boxes.labels >= 0)
 
     def compacted(self) -> ReleaseState:
-        """The same without rows that are gone and values that are no longer released."""
+        """Return the state without deleted rows and unused released values."""
         places, in_use = self.places, np.flatnonzero(self.boxes.in_use)
         released_row = np.zeros(self.boxes.n_groups, np.int64)
         released_row[in_use] = np.arange(len(in_use))
@@ -59,7 +59,7 @@ class ReleaseState(NamedTuple):
 
 
 class GroupRules(NamedTuple):
-    """What every group must keep."""
+    """The rules that every group must satisfy."""
 
     constraints: tuple[PrivacyModel, ...]
     schema: Schema
@@ -67,16 +67,16 @@ class GroupRules(NamedTuple):
 
     @property
     def smallest(self) -> int:
-        """Rows that every group has at least; with a population the guard counts the released ones."""
+        """Minimum number of rows per group; with a population, the guard counts the released ones."""
         return largest_k(self.constraints) if self.member_of is None else 1
 
     @property
     def member_of(self) -> str | None:
-        """The column that says which rows of a population are released."""
+        """The column that marks the released rows of a population."""
         return membership(self.constraints)
 
     def table(self, frame: nw.DataFrame[Any]) -> tuple[Table, np.ndarray | None]:
-        """The sensitive columns of some rows, and which of them are released if only some are."""
+        """Return the sensitive columns of some rows, and a mask of the released ones if only some are."""
         member_of = self.member_of
         names = [a.name for a in self.schema.sensitive] + ([] if member_of is None else [member_of])
         columns = {name: encode_column(frame[name], self.schema[name], self.missing) for name in dict.fromkeys(names)}
@@ -89,25 +89,25 @@ class GroupRules(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a tree was fitted with; a change keeps to it."""
+    """The parameters that a tree was fitted with; changes use the same."""
 
     rules: GroupRules
     parameters: dict[str, Any]
 
     def require_same(self, now: Asked) -> None:
-        """Refuse to go on by other parameters: groups that are not touched would keep to the old ones."""
+        """Refuse other parameters: unchanged groups would still follow the old ones."""
         before = {**self.parameters, "constraints": self.rules.constraints[1:]}
         after = {**now.parameters, "constraints": now.rules.constraints[1:]}
         for name, value in before.items():
             if value is not after[name] and value != after[name]:
                 raise ShoalError(
-                    f"The tree was fitted with {name}={value!r}, and now {name}={after[name]!r}: set it back, or fit "
+                    f"The tree was fitted with {name}={value!r}, and now {name}={after[name]!r}: restore it, or fit "
                     "again."
                 )
 
 
 class GroupRulesCheck:
-    """Asks of groups of rows whether they keep the rules."""
+    """A check of groups of rows against the rules."""
 
     def __init__(self, rules: GroupRules, rows: FrameStore) -> None:
         self.rules = rules
@@ -118,16 +118,16 @@ class GroupRulesCheck:
         asked = make_guard(rules.constraints, some).rules.model
         self.counts_only = len(asked) == 0
         self.compares = bool((asked >= EQUAL).any())
-        """Whether groups are compared with the whole table, so that any row that comes or goes may concern them all."""
+        """True if groups are compared with the whole table, so that any change may affect all of them."""
 
     def look_at(self, places: np.ndarray) -> None:
-        """Take the distributions to compare with from the rows that will be there."""
+        """Compute the distributions of the whole table from the rows after the change."""
         self.places = places
         table, _ = self.rules.table(self._rows.take(places))
         self._whole = make_guard(self.rules.constraints, table)
 
     def guard(self, rows: np.ndarray) -> Guard | None:
-        """The rules for groups made of these rows, which are meant by their position; None if only sizes count."""
+        """Return the rules for groups of these rows, identified by position; None if only sizes count."""
         if self.counts_only:
             return None
         if self._whole is None:
@@ -137,7 +137,7 @@ class GroupRulesCheck:
         return with_scratch(self._whole._replace(sensitive=self._whole.sensitive[at], members=members))
 
     def holds(self, rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Whether each group keeps everything; rows lie group by group."""
+        """Return a mask of the groups that satisfy all rules; the rows are sorted by group."""
         good = np.diff(starts) >= self.rules.smallest
         guard = self.guard(rows)
         if guard is not None:
@@ -148,13 +148,13 @@ class GroupRulesCheck:
 
 
 class GroupsToCut(NamedTuple):
-    """Groups that keep the rules, about to be cut anew: their numbers, their rows, and where each of them starts."""
+    """Groups that satisfy the rules, to be cut again: their numbers, their rows, and the start of each."""
 
     group: np.ndarray
     rows: np.ndarray
     starts: np.ndarray
     involved: np.ndarray
-    """All groups that took part, those included that were merged with others."""
+    """All groups of the change, including those that were merged with others."""
 
 
 def rearrange(
@@ -164,9 +164,9 @@ def rearrange(
     new: np.ndarray,
     gone: np.ndarray,
 ) -> GroupsToCut | None:
-    """Put new rows into their boxes, take others out, and merge groups until all keep the rules; None if none can.
+    """Insert and delete rows, and merge groups until all satisfy the rules; None if the whole table does not.
 
-    What was merged can still be undone.
+    The merges can still be undone.
     """
     found = boxes.find(keys_of(new)) if len(new) else np.empty(0, np.int32)
     involved = np.unique(np.concatenate([found, boxes.labels[gone]]))
@@ -198,14 +198,14 @@ def rearrange(
 
 
 def _failing_beside(boxes: BoxPartition, judge: GroupRulesCheck, involved: np.ndarray) -> np.ndarray:
-    """Groups that no row joined or left, and that no longer are what the whole table asks for."""
+    """Return groups without inserted or deleted rows that violate the rules because the whole table changed."""
     others = np.setdiff1d(np.flatnonzero(boxes.in_use), involved)
     rows, starts = _side_by_side(boxes.members(others), others)
     return others[~judge.holds(rows, starts)]
 
 
 def _side_by_side(loose: Loose, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows by group and within a group by number, and where each of the groups (ascending) starts."""
+    """Return the rows sorted by group, then by number, and the start of each of the groups (ascending)."""
     order = np.lexsort((loose.rows, loose.group))
     sizes = np.bincount(np.searchsorted(groups, loose.group), minlength=len(groups))
     return loose.rows[order], np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
@@ -223,22 +223,22 @@ def _moved(loose: Loose, moved: np.ndarray, target: np.ndarray) -> Loose:
 
 
 class Change(NamedTuple):
-    """A change that can be made good: the groups that come out of it, and what they are released as."""
+    """A change that can be applied: its resulting groups, and their released values."""
 
     kept: ReleaseState
-    """What there was; with the new rows, where some come."""
+    """The state before the change, with the inserted rows."""
     parts: GroupsToCut
     frame: nw.DataFrame[Any]
     """The rows of ``parts``."""
     labels: np.ndarray
     """Their new groups, from 0 on."""
     numbers: np.ndarray
-    """The numbers by which these groups are known."""
+    """The public numbers of these groups."""
     groups: nw.DataFrame[Any]
     trees: Cuts
     roots: np.ndarray
     order: np.ndarray
-    """The rows of ``parts`` group by group."""
+    """The rows of ``parts`` sorted by group."""
     released: FrameStore
     released_row: np.ndarray
 
@@ -255,7 +255,7 @@ class Change(NamedTuple):
         leaf_starts: np.ndarray,
         order: np.ndarray,
     ) -> Change:
-        """Number the groups: the first of each part keeps the number of the part."""
+        """Return the change, with numbers for the groups: the first of each part keeps the number of the part."""
         part_of_leaf = np.searchsorted(parts.starts, leaf_starts, side="right") - 1
         first = np.diff(part_of_leaf, prepend=-1) > 0
         freed = np.setdiff1d(parts.involved, parts.group)
@@ -268,7 +268,7 @@ class Change(NamedTuple):
         return cls(kept, parts, frame, labels, numbers, groups, trees, roots, order, released, released_row)
 
     def delta(self, rules: GroupRules, new: np.ndarray, gone: np.ndarray) -> Delta:
-        """What the change does to the release."""
+        """Return the changes of the release."""
         kept, labels = self.kept, self.kept.boxes.labels
         involved = self.parts.involved
         old_groups = kept.released.take(kept.released_row[involved])
@@ -298,14 +298,14 @@ class Change(NamedTuple):
         )
 
     def whole(self, places: np.ndarray) -> tuple[nw.DataFrame[Any], nw.DataFrame[Any], np.ndarray]:
-        """All rows that will be there, all groups, and the group of each row."""
+        """Return all rows after the change, all groups, and the group of each row."""
         labels = longer(self.kept.boxes.labels, int(places.max()) + 1, -1).copy()
         labels[self.parts.rows] = self.numbers[self.labels]
         groups = self.released.take(self._released_rows())
         return self.kept.rows.take(places), groups, labels[places]
 
     def make_good(self, gone: np.ndarray) -> ReleaseState:
-        """Make the change; from here on nothing can fail."""
+        """Apply the change; from here on nothing can fail."""
         rows = self.parts.rows[self.order]
         loose = Loose(rows, self.numbers[self.labels[self.order]])
         roots = np.column_stack([self.parts.group, self.roots])
@@ -320,7 +320,7 @@ class Change(NamedTuple):
 
 
 def nothing_changed(rules: GroupRules, kept: ReleaseState) -> Delta:
-    """The delta of a batch of no rows."""
+    """Return the delta of a batch without rows."""
     none = np.empty(0, np.int64)
     groups, named = kept.released.take(none), (rules.schema, rules.member_of)
     empty = handed_out(kept.rows.take(none), *named, groups, none, none).to_native()
@@ -328,27 +328,27 @@ def nothing_changed(rules: GroupRules, kept: ReleaseState) -> Delta:
 
 
 def broken_rule(rules: GroupRules, frame: nw.DataFrame[Any], labels: np.ndarray) -> PrivacyModel | None:
-    """The first constraint that some group breaks, counted from the rows, or None."""
+    """Return the first constraint that a group violates, counted from the rows, or None."""
     table, members = rules.table(frame)
     counts = count_groups(labels, table.sensitive, members)
     return next((constraint for constraint in rules.constraints if not constraint.holds(counts)), None)
 
 
 def places_of(rows: Any, kept: ReleaseState) -> np.ndarray:
-    """Where the rows are that a caller names by their numbers or marks in a mask."""
+    """Return the positions of rows, given their numbers or a mask."""
     try:
         named = np.asarray(rows).reshape(-1)
     except ValueError:
-        raise DataError(f"Rows are named by whole numbers out of row_ids_, not by {rows!r}: give one list.") from None
+        raise DataError(f"Rows must be whole numbers from row_ids_, got {rows!r}: pass one list.") from None
     if named.dtype == bool:
         if len(named) != kept.boxes.n_present:
-            raise DataError(f"The mask has {len(named)} entries for {kept.boxes.n_present} rows: give one for each.")
+            raise DataError(f"The mask has {len(named)} entries for {kept.boxes.n_present} rows: pass one per row.")
         return kept.places[named]
     if len(named) and named.dtype.kind not in "iu":
-        raise DataError(f"Rows are named by whole numbers out of row_ids_, not by {named[0]!r}.")
+        raise DataError(f"Rows must be whole numbers from row_ids_, got {named[0]!r}.")
     named = np.unique(named)
     if len(named) and int(named[-1]) >= kept.next_id:
-        # Asked before the numbers are made signed, which would make some of them negative.
+        # Checked before the conversion to signed numbers, which would make some of them negative.
         raise DataError(f"There is no row {named[-1]}: it was never inserted; see row_ids_.")
     named = named.astype(np.int64)
     ids = kept.ids[: kept.boxes.n_rows]
@@ -356,12 +356,12 @@ def places_of(rows: Any, kept: ReleaseState) -> np.ndarray:
     known = places < len(ids)
     known[known] = (ids[places[known]] == named[known]) & (kept.boxes.labels[places[known]] >= 0)
     if not known.all():
-        raise DataError(f"There is no row {named[~known][0]}: it was deleted before or never inserted; see row_ids_.")
+        raise DataError(f"There is no row {named[~known][0]}: it was already deleted or never inserted; see row_ids_.")
     return places
 
 
 def require_enough(rules: GroupRules, kept: ReleaseState, new: np.ndarray, gone: np.ndarray) -> None:
-    """Refuse a change that leaves fewer rows than a group needs, or none that is released."""
+    """Refuse a change that leaves fewer rows than a group needs, or no released row."""
     n_left = kept.boxes.n_present + len(new) - len(gone)
     if n_left < max(rules.smallest, 1):
         raise GuaranteeError(
@@ -371,7 +371,7 @@ def require_enough(rules: GroupRules, kept: ReleaseState, new: np.ndarray, gone:
     if rules.member_of is None or not _releases(rules, kept, gone):
         return
     beside = np.setdiff1d(kept.boxes.members(np.unique(kept.boxes.labels[gone])).rows, gone)
-    # Only where nobody is left nearby are all rows asked.
+    # All rows are searched only if no released row is left in the same groups.
     if not _releases(rules, kept, beside) and not _releases(rules, kept, left_over(kept.boxes, new, gone)):
         raise GuaranteeError(
             f"No row would be left that {rules.member_of!r} marks as released: delete fewer, or withdraw the release."
@@ -379,23 +379,23 @@ def require_enough(rules: GroupRules, kept: ReleaseState, new: np.ndarray, gone:
 
 
 def _releases(rules: GroupRules, kept: ReleaseState, places: np.ndarray) -> bool:
-    """Whether some of these rows of a population are released."""
+    """Return True if some of these rows of a population are released."""
     members = rules.table(kept.rows.take(places))[1] if len(places) else None
     return members is not None and bool(members.any())
 
 
 def left_over(boxes: BoxPartition, new: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """The rows that will be there after a change."""
+    """Return the present rows after a change."""
     there = boxes.labels >= 0
     there[gone] = False
     return np.append(np.flatnonzero(there), new)
 
 
 def no_way(rules: GroupRules, kept: ReleaseState, places: np.ndarray) -> GuaranteeError:
-    """Why not even the whole table as one group would do."""
+    """Return the reason why even the whole table as one group violates the rules."""
     table, members = rules.table(kept.rows.take(places))
     try:
         require_whole_table(rules.constraints, table, members, rules.smallest)
     except GuaranteeError as error:
         return error
-    return GuaranteeError("The rows that would be left do not keep the constraints together: change fewer of them.")
+    return GuaranteeError("The remaining rows violate the constraints even as one group: change fewer rows.")

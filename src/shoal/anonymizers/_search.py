@@ -1,4 +1,4 @@
-"""Choose how to release rows by trying: the better the model that is trained on a release, the better the release."""
+"""The search for a guide and a recoding by the score of a model that is trained on the release."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from shoal.errors import ShoalError
 from shoal.models.guides import fold_rows
 
 MOST_SEARCH_ROWS = 20_000
-"""The search takes a sample of larger tables, with k in proportion."""
+"""The search uses a sample of larger tables, with k in proportion."""
 
 Fold = tuple[np.ndarray, np.ndarray]
-"""Rows to train on, and rows to score on."""
+"""Training rows and scoring rows."""
 
 
 class Candidate(NamedTuple):
-    """One way to release rows."""
+    """A guide and a recoding."""
 
     guide: str | float
     recoding: str
 
 
 class Attempts(NamedTuple):
-    """How candidates are tried; a score is -inf where it cannot be had."""
+    """Functions that score candidates; -inf if that is impossible."""
 
     on_part: Callable[[Candidate, Fold], float]
-    """Release the rows to train on as if they were all, train on that, and score."""
+    """Release the training rows only, train on the release, and score on the scoring rows."""
     on_all: Callable[[Candidate], float]
-    """Release all rows, as will be done with the winner, train on that, and score on the same rows as they were."""
+    """Release all rows, as for the final result, train on the release, and score on the raw rows."""
 
 
 class TriedCandidate(NamedTuple):
-    """A candidate, and how well the models did that were trained on its releases."""
+    """A candidate, and the scores of models that were trained on its releases."""
 
     guide: str | float
     recoding: str
     round: int
-    """1 if only parts were released as if they were all; 2 if it was the release of all rows that was tried."""
+    """1 if only training rows were released; 2 if all rows were released."""
     score: float
-    """The mean of the scores; those of different rounds cannot be compared."""
+    """Mean of the scores; those of different rounds are not comparable."""
     scores: tuple[float, ...]
 
 
@@ -54,32 +54,32 @@ def search(
     n_finalists: int,
     n_jobs: int,
 ) -> list[TriedCandidate]:
-    """Find good guides with one recoding, then try the others with the best of them.
+    """Find good guides with one recoding, then try the other recodings with the best of them.
 
-    The model that would be trained in the end is scored on the rows behind its release, as they were. Each of them was
-    hidden from it among others, so this tells well how it does on new rows, and it tells which release happened to turn
-    out well: that differs more than the guides do, the more so the fewer groups there are. On Adult this score and that
-    on new rows correlate by 0.8 to 0.99 over some 30 candidates, from k = 10 to 1,000.
+    The final model is scored on the raw rows of its release. Each of these was hidden in a group, so the score predicts
+    the score on new rows well, and it measures the quality of the individual release: that varies more than the guides
+    do, especially with few groups. On Adult this score and the one on new rows have correlations of 0.8 to 0.99 over
+    some 30 candidates, from k = 10 to 1,000.
 
-    Small groups can follow the labels of single rows, and would be overrated. Folds then make a first round that is
-    fair to every guide: rows to score on had no part in what was released.
+    Small groups can follow the labels of single rows, and would be overrated. Folds then provide a first round that is
+    fair to every guide: the scoring rows are not part of the release.
 
     Parameters
     ----------
     guides, recodings : sequences
-        Guides are compared by the first recoding. Of equal ones the first wins.
+        Guides are compared with the first recoding. Ties go to the first candidate.
     folds : sequence of folds
-        For a first round; without any there is none.
+        Folds of the first round, which is skipped without any.
     attempts : Attempts
     n_finalists : int
-        Guides that are tried with all recodings.
+        Number of guides that are tried with all recodings.
     n_jobs : int
-        Attempts side by side.
+        Number of parallel attempts.
 
     Returns
     -------
-    list of Tried
-        Those whose release of all rows was tried, best first, then the others.
+    list of TriedCandidate
+        The candidates of the second round, best first, then the others.
     """
     parallel = Parallel(n_jobs=n_jobs, prefer="threads")
 
@@ -102,18 +102,18 @@ def search(
 
 
 def search_folds(codes: np.ndarray, n_folds: int, regression: bool, seed: int) -> list[Fold]:
-    """Folds of the rows, or of a sample where there are many."""
+    """Return folds of the rows, or of a sample of many rows."""
     if n_folds > len(codes):
-        raise ShoalError(f"cv={n_folds} asks for more parts than there are rows, {len(codes):,}: choose 3 or 5.")
+        raise ShoalError(f"cv={n_folds} is more than the number of rows, {len(codes):,}: choose 3 or 5.")
     rows = sample_rows(len(codes), seed)
     splits = fold_rows(codes[rows], n_folds, regression=regression, seed=seed)
     folds = [(rows[known], rows[held_out]) for known, held_out in splits]
-    # A class of few rows may be in one part only, and many models refuse to learn a single class.
+    # A rare class may be in one part only, and many models refuse a single class.
     return [(known, held_out) for known, held_out in folds if regression or len(np.unique(codes[known])) > 1]
 
 
 def sample_rows(n_rows: int, seed: int) -> np.ndarray:
-    """All rows, or a sample where there are many."""
+    """Return all rows, or a sample of many rows."""
     rows = np.arange(n_rows)
     if n_rows > MOST_SEARCH_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_SEARCH_ROWS, replace=False))
@@ -125,7 +125,7 @@ def _tried(candidate: Candidate, number: int, scores: tuple[float, ...]) -> Trie
 
 
 def _ranked(tried: list[TriedCandidate]) -> list[TriedCandidate]:
-    """The best first; equal ones stay in their order."""
+    """Sort by score, the best first; ties keep their order."""
     return sorted(tried, key=lambda one: -one.score)
 
 

@@ -1,4 +1,4 @@
-"""Local recoding: generalise what can be had cheaply, then the rest, each step with a vector of levels of its own."""
+"""Local recoding: generalise cheap rows first, then the rest, each step with its own vector of levels."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from shoal.anonymizers._full_domain import FullDomain
 from shoal.partition.lattice import outer_sum
 
 N_PRICES = 100
-"""Steps of what a row may lose, from nothing to everything."""
+"""Number of prices: maximum losses of a row, from nothing to everything."""
 MEAN_COST = 0.8
-"""What a vector may cost the rows that are left on average, as a share of the price at which it is looked at.
+"""Maximum mean cost of a vector over the remaining rows, as a share of the price at which it is checked.
 
-Looking at dearer vectors takes time and gains nothing: on Adult (k = 5) the loss is 0.0564, and 0.0570 without a limit.
+More expensive vectors take time and gain nothing: on Adult (k = 5) the loss is 0.0564, and 0.0570 without a limit.
 """
 MOST_REFUSED = 20
-"""Vectors that may leave a rest which is no group, before a higher price is tried."""
+"""Maximum number of vectors with an invalid rest, before a higher price is tried."""
 ROWS_BETWEEN_LOOKS = 2_000_000
-"""Distinct rows that are grouped, over several vectors, between two looks at the clock: some hundredths of a second."""
+"""Distinct rows to group, over several vectors, between two checks of the clock: some hundredths of a second."""
 
 
 class Step(NamedTuple):
-    """Distinct rows that are released at one vector of levels."""
+    """Distinct rows that are released at the same vector of levels."""
 
     levels: np.ndarray
     entries: np.ndarray
@@ -41,36 +41,36 @@ class Step(NamedTuple):
 
 
 class Recoding(NamedTuple):
-    """All steps in order, the distinct rows that are suppressed in the end, and the loss."""
+    """All steps in order, the distinct rows that remain suppressed, and the loss."""
 
     steps: list[Step]
     rest: np.ndarray
     loss: float
     n_checked: int
-    """Vectors that were looked at, once for each step at which they were."""
+    """Number of checked vectors, counted once per step."""
     complete: bool
-    """Whether the search for better steps was carried through."""
+    """True if the search for better steps was completed."""
 
 
 def recode_stepwise(
     domain: FullDomain, choices: Sequence[np.ndarray], least_share: float, budget: int, deadline: float | None = None
 ) -> Recoding:
-    """Recode the rows by steps of ascending price.
+    """Recode the rows in steps of ascending price.
 
-    At each price, from nothing to all that a row can lose, the vector of levels is taken whose groups at this price
-    hold most of the rows that are left, until none holds a share of ``least_share`` of all. The rest must always be a
-    group that could be released at the highest levels, or suppressed, so that the end is never in doubt.
+    At each price, from nothing to the maximum loss of a row, the vector of levels is chosen whose groups at this price
+    contain most of the remaining rows, until none contains a share of ``least_share`` of all. The rest must always be a
+    group that can be released at the highest levels, or suppressed, so that the last step is always possible.
 
     Parameters
     ----------
     domain : FullDomain
     choices : sequence of int array
-        Levels that each attribute may take, ascending.
+        Allowed levels of each attribute, ascending.
     least_share : float
     budget : int
-        Rows that may be suppressed.
+        Maximum number of suppressed rows.
     deadline : float, optional
-        When to stop, by ``time.monotonic``: whatever is left then goes to the highest levels.
+        Time limit, by ``time.monotonic``: the remaining rows then get the highest levels.
     """
     walk = _Walk(domain, choices, budget, deadline)
     least = max(1, math.ceil(least_share * domain.n_rows - 1e-9))
@@ -82,20 +82,20 @@ def recode_stepwise(
 
 
 def loss_of(domain: FullDomain, recoding: Recoding) -> float:
-    """What a recoding loses, a suppressed row as much as one at the highest levels."""
+    """Return the loss of a recoding, in which a suppressed row costs as much as one at the highest levels."""
     field = domain.field(1.0)
     parts = [(step.levels, step.entries) for step in recoding.steps] + [(domain.tops, recoding.rest)]
     return float(sum((_lost(field, levels, entries) * domain.sizes[entries]).sum() for levels, entries in parts))
 
 
 def _lost(field: Field, levels: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """What each distinct row loses at a vector of levels, in units of one price."""
+    """Return the loss of each distinct row at a vector of levels, in units of one price."""
     at = field.at + levels * field.n_codes
     return np.asarray(field.cost[at + field.codes[entries]].sum(axis=1))
 
 
 class _Walk:
-    """Rows that are left, and what is known of the vectors."""
+    """The remaining rows, and the bounds of the vectors."""
 
     def __init__(
         self, domain: FullDomain, choices: Sequence[np.ndarray], budget: int, deadline: float | None = None
@@ -121,14 +121,14 @@ class _Walk:
         self.mean_cost = self._mean_costs()
 
     def advance(self, price: int, least: int) -> bool:
-        """Take the best step at this price, if there is one."""
+        """Take the best step at this price; return False if there is none."""
         left = int(self.sizes.sum())
         least = min(least, left)
         affordable = self.mean_cost <= MEAN_COST * price + 1e-9
         price = min(price, N_PRICES)
         bound = np.minimum(self.vectors.cap, self.vectors.reach[:, price])
         near = np.flatnonzero((bound >= max(least, 1)) & affordable)
-        # The highest bounds first, and of several the most general vector, which tells most about others.
+        # The highest bounds first; among equal ones the most general vector, which implies most bounds of others.
         order = near[np.argsort(-bound[near] * len(bound) - self.generality[near], kind="stable")]
         for _ in range(MOST_REFUSED):
             best = self._best_step(order, price, least)
@@ -140,7 +140,7 @@ class _Walk:
         return False
 
     def _best_step(self, order: np.ndarray, price: int, least: int) -> int:
-        """The vector of most rows at this price, of those that there is time for; -1 if none has enough."""
+        """Return the vector with most rows at this price, among those there is time for; -1 if none has enough."""
         at_once = max(1, ROWS_BETWEEN_LOOKS // len(self.entries)) if self.deadline is not None else max(1, len(order))
         best, most = -1, least - 1
         for start in range(0, len(order), at_once):
@@ -155,7 +155,7 @@ class _Walk:
         return int(best)
 
     def _mean_costs(self) -> np.ndarray:
-        """What each vector costs the rows that are left on average, in units of one price."""
+        """Return the mean cost of each vector over the remaining rows, in units of one price."""
         means = []
         for j, levels in enumerate(self.choices):
             rows = np.bincount(self.field.codes[self.entries, j], self.sizes, int(self.field.n_codes[j]))
@@ -163,14 +163,14 @@ class _Walk:
         return outer_sum(means).reshape(-1)
 
     def finish(self) -> None:
-        """Release what is left at the highest levels, as far as these make good groups."""
+        """Release the remaining rows at the highest levels, as far as these form valid groups."""
         if len(self.entries):
             self._take(self.vectors.levels[-1], N_PRICES, last=True)
-        # A suppressed row loses what one at the top of all attributes does.
+        # A suppressed row costs as much as one at the top of all attributes.
         self.loss += float((_lost(self.field, self.domain.tops, self.entries) * self.sizes).sum()) * self.price
 
     def _take(self, levels: np.ndarray, price: int, *, last: bool = False) -> bool:
-        """Recode what a vector recodes at this price, unless the rest could then not be released."""
+        """Recode the rows of a vector at this price, unless the rest could not be released; return False then."""
         labels, first = self._split(levels, self.entries, self.sizes, price)
         taken = labels >= 0
         rest, rest_sizes = self.entries[~taken], self.sizes[~taken]
@@ -185,7 +185,7 @@ class _Walk:
         return True
 
     def _could_end(self, entries: np.ndarray, sizes: np.ndarray) -> bool:
-        """Whether these rows could be released at the highest levels, or else suppressed."""
+        """Return True if these rows could be released at the highest levels, or else suppressed."""
         labels, _ = self._split(self.vectors.levels[-1], entries, sizes, N_PRICES)
         outliers = labels < 0
         if not outliers.any():

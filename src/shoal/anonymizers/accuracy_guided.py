@@ -1,4 +1,4 @@
-"""Accuracy-guided anonymization (Goldsteen et al. 2020): the leaves of a tree that learns what a model says."""
+"""Accuracy-guided anonymization (Goldsteen et al. 2020): the leaves of a tree that learns the output of a model."""
 
 from __future__ import annotations
 
@@ -60,94 +60,92 @@ from shoal.partition.recoding import RECODINGS, needs, recode, recodings_that_pu
 from shoal.privacy.models import PrivacyModel
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, 0.15, "mondrian")
-"""Guides that the search tries."""
+"""Guides of the search."""
 MORE_CANDIDATES = ("hard", 1.0, 0.85, 0.7, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, "mondrian")
-"""Guides that it tries where groups are few, so that luck matters more than the guide: chances to have some."""
+"""Guides of the search if groups are few: luck then matters more than the guide, so more attempts help."""
 RECODINGS_TRIED = ("representative", "centroid", "majority")
-"""Recodings that it tries with the best of them; the last one for classes only. On Adult a network gains three points
-by centroids of groups of a thousand; means cost models that scale."""
+"""Recodings that are tried with the best guides; the last one for classes only. On Adult a network gains three points
+with centroids of groups of a thousand; means harm models that scale their input."""
 MORE_RECODINGS = ("representative", "centroid", "median", "majority")
-"""The same where groups are few."""
+"""The same if groups are few."""
 N_FINALISTS = 3
-"""Guides that are tried with all recodings; where groups are few, all of them are."""
+"""Number of guides that are tried with all recodings; all of them if groups are few."""
 FEW_GROUPS = 100
-"""There are few groups where there can be no more than these."""
+"""Groups are few if k allows at most this number."""
 ROWS_THAT_HIDE_ONE = 50
-"""Groups of so many rows cannot follow the labels of single ones; that the search is fair needs no round of its own."""
+"""Groups of this size cannot follow the labels of single rows, so the search is fair without a first round."""
 SAFE_CHOICE = 0.7
-"""What is taken where nothing can be tried out: the best or nearly so for every model that was measured."""
+"""The guide if no search is possible: the best, or nearly, for every model that was measured."""
 FOLDS = 5
-"""Parts into which the rows are divided to ask a model about rows that it has not seen."""
+"""Number of folds for out-of-fold predictions."""
 FOLDS_OF_MANY = 3
-"""The same for a table so large that the search takes a sample: two thirds of it teach a model nearly as much."""
+"""The same for tables of which the search uses a sample: two thirds of them train a model nearly as well."""
 
 
 class AccuracyGuided(Anonymizer):
     """Partition so that a model retrained on the release stays accurate.
 
-    A decision tree learns what a model says of each row; its leaves, each of at least k rows, are the groups. By
-    default it learns the model's out-of-fold logits, blended with the attributes themselves, and how much of each is
-    found by trying: release the rows, retrain the model on that, score it on the rows as they were. A model that is
-    trained on the release takes new data as they are.
+    A decision tree learns the output of a model for each row; its leaves, each of at least k rows, are the groups. By
+    default it learns the model's out-of-fold logits, blended with the attributes themselves in a proportion that a
+    search finds: release the rows, retrain the model on the release, score it on the raw rows. A model that is trained
+    on the release accepts raw rows.
 
     Parameters
     ----------
     schema : Schema, optional
-        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal. The labels are its
-        target, unless ``y`` is given.
+        By default every column is a quasi-identifier: numbers and dates are numeric, all others nominal. The labels are
+        its target, unless ``y`` is given.
     k : int
-        Rows that every group has at least.
+        Minimum number of rows per group.
     model : object, optional
         The model that will be retrained. A scikit-learn estimator, trained or not, is copied and trained on parts of
-        the rows. Anything else with ``predict`` (better ``predict_proba`` or ``decision_function``) is asked what it
-        says of the rows. Without a model a gradient boosting stands in.
+        the rows. Any other object with ``predict`` (better ``predict_proba`` or ``decision_function``) predicts the
+        rows. Without a model a gradient boosting is used.
     guide : {"auto", "hard", "soft", "mondrian"} or float
-        What the tree learns. ``"hard"``: the predicted classes, as published (or ``y`` itself, without a model).
-        ``"soft"``: logits. A number from 0 to 1: logits blended with the attributes, whose share is the rest.
-        ``"mondrian"``: no tree, but Mondrian's cuts. ``"auto"``: one of these, chosen by retraining the model where
-        that can be done, else a blend of 0.7.
+        The target of the tree. ``"hard"``: the predicted classes, as published (or ``y`` itself, without a model).
+        ``"soft"``: logits. A number from 0 to 1: the share of the logits, blended with the attributes.
+        ``"mondrian"``: no tree, but Mondrian's cuts. ``"auto"``: one of these, chosen by retraining the model if
+        possible, else a blend of 0.7.
     second_opinion : bool
-        Average the logits of a model that is retrained with those of a gradient boosting, which make up for where it
-        errs: on Adult a forest then gains 0.2 points of accuracy, the mean over five k from 10 to 1,000.
+        Average the logits of a retrained model with those of a gradient boosting, which compensates for its errors: on
+        Adult the accuracy of a forest then rises by 0.2 points, the mean over five k from 10 to 1,000.
     criterion : {"gini", "entropy"}
         Impurity of predicted classes, for the hard guide.
     nominal : {"auto", "subset", "one-vs-rest"}
-        How nominal attributes are cut: any values against the others, or one value against the others (as a tree does
-        on one-hot columns). ``"auto"`` is the latter for the hard guide, as published, and else the former.
+        Cuts of nominal attributes: any values against the others, or one value against the others (as in trees on
+        one-hot columns). ``"auto"`` is the latter for the hard guide, as published, and else the former.
     cv : int
-        Folds of the search, where it tries parts of the rows.
+        Number of folds of the search, if it has a first round.
     scoring : str or callable, optional
-        What the search maximises, as scikit-learn names it; accuracy by default, or R².
+        The score that the search maximises, by its name in scikit-learn; accuracy by default, or R².
     constraints : sequence of privacy models
-        Kept at every cut, beside k.
+        Constraints besides k; every cut satisfies them.
     recoding : str
-        What a group is released as. ``"representative"``: the row nearest to its centre. ``"centroid"``: the row
-        nearest to its mean. ``"majority"``: the row nearest to the median among those of the most frequent class, as
-        published.
-        ``"auto"``: one of these, chosen by the search where there is one, else the first. ``"medoid"``, ``"median"``,
+        Released values of a group. ``"representative"``: the row nearest to its centre. ``"centroid"``: the row nearest
+        to its mean. ``"majority"``: the row nearest to the median among those of the most frequent class, as published.
+        ``"auto"``: one of these, chosen by the search if there is one, else the first. ``"medoid"``, ``"median"``,
         ``"mean"``, ``"sample"``, ``"interval"`` and ``"set"`` as for :class:`Mondrian`.
     suppression : float
-        Share of the rows that may be suppressed, where that lets the others be released more exactly.
+        Maximum share of rows to suppress, where the others are then released more exactly.
     missing : {"value", "error"}
-        Missing values count as a value of their own, or are refused.
+        Treat missing values as a separate value, or refuse them.
     n_jobs : int, optional
-        Threads; by default one for each core. The result does not depend on it.
+        Number of threads; all cores by default. The result does not depend on it.
     random_state : int, RandomState or None
-        For folds, for models that have none of their own, and for ``recoding="sample"``. None is as good as 0 but for
-        the last.
+        Random source of folds, of models without one, and of ``recoding="sample"``. None equals 0 except for the last.
 
     Attributes
     ----------
     labels_ : int array (n_rows,)
-        Group of each fitted row; -1 for suppressed ones.
+        Group of each fitted row; -1 if it is suppressed.
     groups_ : dataframe
-        The released quasi-identifiers, one row a group.
+        The released quasi-identifiers, one row per group.
     guide_ : str or float
         The guide in use.
     recoding_ : str
         The recoding in use.
     search_ : list of TriedCandidate
-        What the search tried, best first; empty where there was none.
+        The candidates of the search, best first; empty without a search.
     schema_ : Schema
         The schema in use.
 
@@ -215,7 +213,7 @@ class AccuracyGuided(Anonymizer):
     _holds_rows = ("_grouping",)
 
     def findings(self) -> dict[str, Any]:
-        """Which guide was taken, and what was tried."""
+        """Return the guide in use, and the candidates of the search."""
         check_is_fitted(self, "labels_")
         return {
             "guide": self.guide_,
@@ -231,7 +229,7 @@ class AccuracyGuided(Anonymizer):
         regression = self._regresses(known)
         if regression and known is not None and known.dtype.kind not in "fiub":
             found, where = str(known.flat[0]), "y" if y is not None else "the target"
-            raise DataError(f"The model predicts numbers, but {where} holds {found!r}: pass numbers, or a classifier.")
+            raise DataError(f"The model predicts numbers, but {where} has {found!r}: pass numbers, or a classifier.")
         no_training = self.model is None and self._asked_guide() in (0, "hard", "mondrian")
         with nullcontext() if no_training else _while_models_train():
             plan = self._make_plan(job, self._input(job.rows), known, regression)
@@ -241,24 +239,25 @@ class AccuracyGuided(Anonymizer):
 
     @property
     def recoding_in_use(self) -> str:
+        """The recoding in use, which the search may have chosen."""
         return getattr(self, "recoding_", self.recoding)  # type: ignore[no-any-return]
 
     def _make_plan(self, job: PartitionInput, given: ModelInput, known: np.ndarray | None, regression: bool) -> Plan:
-        """Decide what the tree learns."""
+        """Choose the target of the tree."""
         asked = self._asked_guide()
         if asked in (0, "mondrian"):
             classes = None if known is None else guide_from_values(known, regression=regression).classes
             return Plan(Guide(np.zeros((job.table.n_rows, 1)), classes, 0), asked)
         if self.model is None and known is None and len(self.schema_.target) > 1:
             names = ", ".join(attribute.name for attribute in self.schema_.target)
-            raise ShoalError(f"The schema has several targets, {names}: pass as y what groups are to follow.")
+            raise ShoalError(f"The schema has several targets, {names}: pass y as the guide of the groups.")
         if self.model is None and known is None:
             raise ShoalError(
                 "AccuracyGuided requires y to be passed, but the target y is None: "
                 "pass it, a model, or a schema whose target is a column of the table."
             )
         if asked == "auto" and are_alike(known) and (self.model is None or needs_training(self.model)):
-            # There is nothing to follow; what can be kept is the attributes.
+            # Constant labels guide nothing, so only the attributes can be preserved.
             return Plan(Guide(np.zeros((job.table.n_rows, 1)), np.zeros(job.table.n_rows, np.int32), 1), "mondrian")
         if asked == "hard":
             return Plan(self._hard_guide(given, known, regression), asked)
@@ -279,7 +278,7 @@ class AccuracyGuided(Anonymizer):
             return Plan(guide, _settle_for(asked, SAFE_CHOICE))
         asking = [(model, given)]
         if self.second_opinion and name_of(model) != name_of(stand_in):
-            # The model may have been made for some of the columns; the stand-in is made for all.
+            # The model may use some of the columns only; the stand-in uses all.
             asking.append((stand_in, ModelInput(job.rows, self._features_of(job.rows), as_factors=True)))
         guide = guide_out_of_fold(
             asking,
@@ -304,13 +303,13 @@ class AccuracyGuided(Anonymizer):
         return float(self.guide)
 
     def _labels(self, job: PartitionInput, y: Any) -> np.ndarray | None:
-        """What is known of each row: ``y``, or the schema's target if the table has it."""
+        """Return the known label of each row: ``y``, or the schema's target if the table has it."""
         if y is not None:
             return read_labels(y, job.table.n_rows)
         return self._target_of(job.rows)
 
     def _regresses(self, known: np.ndarray | None) -> bool:
-        """Whether numbers are predicted: as the model says, else the schema, else what is known of the rows."""
+        """Return True if numbers are predicted, according to the model, else the schema, else the labels."""
         says = None if self.model is None else predicts_numbers(self.model)
         if says is not None:
             return says
@@ -321,7 +320,7 @@ class AccuracyGuided(Anonymizer):
         return bool((known == np.rint(known)).all()) and len(np.unique(known)) > MOST_CLASSES
 
     def _require_classes(self, known: np.ndarray, regression: bool) -> None:
-        """Refuse a classifier where numbers are known, of which it could make nothing."""
+        """Refuse a classifier if the labels are numbers."""
         is_number = known.ndim == 1 and guide_from_values(known, regression=regression).classes is None
         if is_number and not regression:
             raise DataError(
@@ -339,10 +338,10 @@ class AccuracyGuided(Anonymizer):
             never_released = {attribute.name for attribute in self.schema_.identifiers}
             for name in wanted:
                 if name not in rows.columns:
-                    raise ShoalError(f"The model sees a column {name!r} that the table does not have: add it.")
+                    raise ShoalError(f"The model uses a column {name!r} that the table does not have: add it.")
                 if name in never_released and can_retrain(self.model) and self._asked_guide() == "auto":
                     raise ShoalError(
-                        f"The model was trained on {name!r}, an identifier, which is never released: train it without."
+                        f"The model was trained on {name!r}, an identifier, which is never released: omit it."
                     )
             names = list(wanted)
         return ModelInput(rows, names, self._from_array, takes_factors(self.model) and not self._from_array)
@@ -359,14 +358,14 @@ class AccuracyGuided(Anonymizer):
         return guide_from_model(model, given.take(), soft=False, regression=regression)
 
     def _train(self, model: Any, seen: Any, y: np.ndarray) -> Any:
-        """A copy of a model, trained; where it draws and has no seed of its own, with ours."""
+        """Train a copy of a model; a missing random state is set to ours."""
         fresh = clone(model)
         unset = {
             name: self._seed
             for name, value in fresh.get_params().items()
             if value is None and (name == "random_state" or name.endswith("__random_state"))
         }
-        # Several copies are trained side by side: more threads within each would only get in each other's way.
+        # Several copies are trained in parallel, so threads within each would only compete.
         try:
             with threadpool_limits(1, user_api="openmp"):
                 return fresh.set_params(**unset).fit(seen, y)
@@ -377,7 +376,7 @@ class AccuracyGuided(Anonymizer):
             ) from None
 
     def _search(self, job: PartitionInput, given: ModelInput, guide: Guide, y: np.ndarray) -> Plan:
-        """Try candidates, and take the one whose release makes the best model."""
+        """Try candidates, and choose the one whose release trains the best model."""
         regression = guide.classes is None
         hard = self._hard_guide(given, y, regression)
         codes = y if guide.classes is None else guide.classes
@@ -409,7 +408,7 @@ class AccuracyGuided(Anonymizer):
             try:
                 model = self._train(self.model, given.of(released), y[known])
             except DataError:
-                # Ranges and sets are texts, and not every model takes those.
+                # Ranges and sets are texts, which not every model accepts.
                 if self.recoding in recodings_that_publish("texts"):
                     return -np.inf
                 raise
@@ -431,7 +430,7 @@ class AccuracyGuided(Anonymizer):
         return plan_of(Candidate(best.guide, best.recoding))
 
     def _try_release(self, job: PartitionInput, plan: Plan, classes: np.ndarray) -> FactoredFrame | None:
-        """What rows would be released as, where that can be; nothing is suppressed."""
+        """Return the release of rows, or None if there is none; no row is suppressed."""
         try:
             labels = self._group(job.table, job.guard, job.smallest, plan, n_threads=1).labels
         except GuaranteeError:
@@ -445,7 +444,7 @@ class AccuracyGuided(Anonymizer):
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
         try:
             return float(scorer(model, seen, y))
-        except Exception as error:  # it may be anybody's function
+        except Exception as error:  # it may be any function
             raise ShoalError(
                 f"scoring={self.scoring!r} cannot be computed for a {name_of(model)} on this target ({reason(error)}): "
                 "choose another, such as accuracy or r2."
@@ -456,7 +455,7 @@ class AccuracyGuided(Anonymizer):
         return self._grouping.labels
 
     def _group(self, table: Table, guard: Guard, smallest: int, plan: Plan, n_threads: int) -> Grouping:
-        """Group the rows by what the plan says."""
+        """Group the rows according to the plan."""
         if plan.choice == "mondrian":
             return group_alike(table, guard, smallest, self.recoding, n_threads)
         return group_by_guide(table, guard, smallest, plan, self.criterion, self.nominal, n_threads)
@@ -468,7 +467,7 @@ class AccuracyGuided(Anonymizer):
         return self._grouping.place(codes)
 
     def for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
-        """A copy whose guide was chosen, and whose model was trained, on a sample; it asks it about all rows."""
+        """Return a copy with a guide and a trained model from a sample; the model predicts all rows."""
         if self.model is None and self._asked_guide() in (0, "hard", "mondrian"):
             return self
         found = clone(self)
@@ -483,7 +482,7 @@ class AccuracyGuided(Anonymizer):
         return settled.set_params(model=found._trained(sample, labels))  # type: ignore[no-any-return]
 
     def _trained(self, sample: nw.DataFrame[Any], labels: np.ndarray) -> Trained:
-        """The model, and if asked for a second one, trained on a sample."""
+        """Return the model, and a second one if requested, trained on a sample."""
         regression = self._regresses(labels)
         stand_in = make_model("boosting", self.schema_, self._seed, "regression" if regression else "classification")
         table = FactoredFrame.of(sample)
@@ -523,9 +522,9 @@ class AccuracyGuided(Anonymizer):
 
 @contextmanager
 def _while_models_train() -> Iterator[None]:
-    """Silence what a search need not say, and let each model compute in one thread.
+    """Suppress warnings of convergence, and let each model compute in one thread.
 
-    Models are trained in threads, and what one thread set for the whole process another would restore.
+    Models are trained in threads, and a thread would restore process-wide settings of another one.
     """
     with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -37,70 +37,70 @@ from shoal.partition.recoding import RECODINGS
 from shoal.privacy.models import PrivacyModel
 
 MOST_CHECKED = 5_000
-"""Nodes checked in a lattice too large to be searched in full, unless the caller says how many."""
+"""Default maximum of checked nodes in a lattice that is too large for a complete search."""
 MOST_STEPWISE = 20_000
-"""Vectors of levels that local recoding chooses among, unless the caller says how many."""
+"""Default maximum of vectors of levels among which local recoding chooses."""
 
 
 class Flash(Anonymizer):
     """Generalise whole attributes to levels of their hierarchies, at the least loss there is.
 
-    Every attribute is released at one level of its hierarchy, and rows that are then equal are a group. Of all vectors
-    of levels the one is taken that loses least while groups of fewer than k rows, or that break a constraint, can be
-    suppressed: they are together no more than the share ``suppression``, and, being released alike too, themselves a
-    group that keeps k and every constraint. The search excludes most vectors without a look at them.
+    Every attribute is released at one level of its hierarchy, and rows that are then equal form a group. The vector of
+    levels with the least loss is chosen for which all groups with fewer than k rows, or that violate a constraint, can
+    be suppressed: together they are at most the share ``suppression`` and, because they are also released alike, a
+    group that satisfies k and every constraint. The search excludes most vectors without checking them.
 
-    A nominal attribute without a hierarchy is released as it is or not at all. Numbers, dates and ordinal values
-    without one get a hierarchy of ranges: up to 16 that hold about as many rows each, then 8, 4, 2, and the top.
+    A nominal attribute without a hierarchy is either released unchanged or suppressed. Numbers, dates and ordinal
+    values without one get a hierarchy of ranges: up to 16 with about equally many rows, then 8, 4, 2, and the top.
 
     Parameters
     ----------
     schema : Schema, optional
-        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal.
+        By default every column is a quasi-identifier: numbers and dates are numeric, all others nominal.
     k : int
-        Rows that every group has at least.
+        Minimum number of rows per group.
     mode : {"global", "local", "mixed"}
-        One vector of levels for all rows; or step by step, each step with a vector of its own for rows that the steps
-        before have not released; or so for nominal attributes, with one level for each numeric and ordinal one, which
-        then keeps one vocabulary. Local recoding loses far less: on Adult (9 attributes, k = 5) 0.06 against 0.23.
-        Where one vector for all rows loses less than the steps do, it is taken instead.
+        One vector of levels for all rows; or local recoding in steps, each with its own vector for rows that earlier
+        steps have not released; or steps for nominal attributes, and a single level for each numeric and ordinal one.
+        Local recoding loses far less: on Adult (9 attributes, k = 5) 0.06 instead of 0.23. If one vector for all rows
+        loses less than the steps, it is used instead.
     loss : {"loss", "ncp", "entropy", "precision", "discernibility", "average-group-size"}
-        What is least in the end: ARX's loss, where n of m leaves cost (n - 1)/(m - 1); n/m; ARX's non-uniform entropy;
-        level by height; squared group sizes; rows by groups, the suppressed rows being one of them. All but the last
-        two follow the weights of the schema, and can be had in every mode.
+        The loss to minimise: ARX's loss, where n of m leaves cost (n - 1)/(m - 1); n/m; ARX's non-uniform entropy;
+        level divided by height; squared group sizes; rows per group, with the suppressed rows as one group. All but
+        the last two use the weights of the schema, and are available in every mode.
     step : float
-        Share of the rows that every step of local recoding releases at least.
+        Minimum share of the rows that every step of local recoding releases.
     most_checked : int, optional
-        Vectors of levels that are looked at. By default there is no limit unless there are more than two million
-        vectors; then 5,000 are looked at, from the most general down, and ``findings`` say so. Local recoding chooses
-        among so many, by default 20,000, and leaves levels out where there are more; ``findings`` name the attributes
-        of which only the top is left.
+        Maximum number of vectors of levels to check. By default there is no limit up to two million vectors; above it,
+        5,000 are checked, from the most general down, and ``findings`` report it. Local recoding chooses among this
+        many vectors, by default 20,000, and omits levels if there are more; ``findings`` name the attributes of which
+        only the top is left.
     time_limit : float, optional
-        Seconds after which the best vector found so far is taken; in local recoding all rows that are left by then are
-        released at the highest levels. What is found then depends on how fast the machine is.
+        Seconds after which the best vector found so far is used; local recoding then releases all remaining rows at the
+        highest levels. The result then depends on the speed of the machine.
     constraints : sequence of privacy models
-        Kept by every group, beside k.
+        Constraints besides k; every group satisfies them.
     recoding : {"level", "interval", "set", "representative", "mean", "sample", ...}
-        What a group is released as: the nodes at its levels, or what the recoding makes of its rows.
+        Released values of a group: the nodes at its levels, or a recoding of its rows.
     suppression : float
-        Share of the rows that may be suppressed. Local recoding rarely needs it.
+        Maximum share of rows to suppress. Local recoding rarely needs it.
     missing : {"value", "error"}
-        Missing values count as a value of their own, or are refused.
+        Treat missing values as a separate value, or refuse them.
     random_state : int, RandomState or None
-        For ``recoding="sample"``.
+        Random source of ``recoding="sample"``.
 
     Attributes
     ----------
     labels_ : int array (n_rows,)
-        Group of each fitted row; -1 for suppressed ones.
+        Group of each fitted row; -1 if it is suppressed.
     groups_ : dataframe
-        The released quasi-identifiers, one row a group.
+        The released quasi-identifiers, one row per group.
     levels_ : dict
-        The level of each attribute; in local recoding a list with one for each step.
+        The level of each attribute; in local recoding a list with one level per step.
     loss_ : float
-        What is lost, by the loss that was asked for.
+        The loss of the release.
     lattice_ : LatticePicture
-        The nodes of the lattice and what is known of them.
+        The nodes of the lattice, with their states and losses.
     schema_ : Schema
         The schema in use.
 
@@ -160,7 +160,7 @@ class Flash(Anonymizer):
 
     def _fit(self, rows: FactoredFrame, y: Any) -> Table:
         table = super()._fit(rows, y)
-        # A row is placed in a group only if its nodes are the group's, so it never lies outside.
+        # A row is placed in a group only if it has the same nodes, so it never lies outside.
         self._reach = None
         return table
 
@@ -179,7 +179,7 @@ class Flash(Anonymizer):
         return self._number_groups(domain, found.recoding)
 
     def _tell(self, domain: FullDomain, found: FlashResult) -> None:
-        """Keep what is to be told about the result."""
+        """Store the levels, the loss and further findings."""
         steps = found.recoding.steps
         self.levels_ = {}
         for j, column in enumerate(domain.table.quasi):
@@ -192,7 +192,7 @@ class Flash(Anonymizer):
         self._shape = tuple(int(top) + 1 for top in domain.tops)
 
     def _number_groups(self, domain: FullDomain, recoding: Recoding) -> np.ndarray:
-        """Labels of the rows; groups of several steps that are released alike are one."""
+        """Return the labels of the rows; groups of several steps with equal released values are merged."""
         keys = [domain.packing.pack(step.levels, domain.codes[step.first]) for step in recoding.steps]
         number, first = grouping.group_rows(np.concatenate(keys))
         nodes = np.concatenate([domain.nodes_at(step.levels, domain.codes[step.first]) for step in recoding.steps])
@@ -208,12 +208,12 @@ class Flash(Anonymizer):
         return label_of_tuple[domain.tuple_of_row]
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
-        """The first step that has a group of these nodes; a row that no step has one for is suppressed."""
+        """Place rows in the first step that has a group of their nodes; rows without one are suppressed."""
         labels = np.full(len(codes), -1, np.int32)
         for levels, keys, group in self._placed:
             waiting = np.flatnonzero(labels < 0)
             words = self._packing.pack(levels, codes[waiting])
-            # Groups come first and are distinct, so theirs are the lowest numbers.
+            # Groups come first and are distinct, so they have the lowest numbers.
             alike = grouping.group_rows(np.concatenate([keys, words]))[0][len(keys) :]
             labels[waiting] = np.append(group, -1)[np.minimum(alike, len(keys))]
         return labels
@@ -226,15 +226,15 @@ class Flash(Anonymizer):
 
     @property
     def lattice_(self) -> LatticePicture:
-        """The nodes of the lattice and what is known of them; only those that were checked if it is too large."""
+        """The nodes of the lattice, with their states and losses; only the checked ones if it is too large."""
         check_is_fitted(self, "labels_")
         searched = self._found.searched
         if searched is None:
-            raise ShoalError(f"mode={self.mode!r} has no lattice of one search: use mode='global'.")
+            raise ShoalError(f"There is no lattice with mode={self.mode!r}: use mode='global'.")
         return draw(searched, self._scale)
 
     def findings(self) -> dict[str, Any]:
-        """The levels that were taken, and how much of the lattice was searched."""
+        """Return the chosen levels, and the extent of the search."""
         check_is_fitted(self, "labels_")
         recoding, searched, left_out, _ = self._found
         size = math.prod(self._shape)
@@ -250,6 +250,7 @@ class Flash(Anonymizer):
     wants_counts = True
 
     def works_on_parts(self) -> bool:
+        """Return True for local recoding."""
         return self.mode == "local"
 
     def _check_parameters(self) -> None:
@@ -258,26 +259,26 @@ class Flash(Anonymizer):
             return
         if self.loss not in CELL_LOSSES:
             raise ShoalError(
-                f"loss={self.loss!r} is no sum over cells, which mode={self.mode!r} asks for: choose "
+                f"loss={self.loss!r} is not a sum over cells, which mode={self.mode!r} needs: choose "
                 f"{', '.join(CELL_LOSSES)}, or mode='global'."
             )
         for constraint in self.constraints:
             if constraint.joined_only_if is not None:
                 raise ShoalError(
-                    f"{constraint.describe()} may break where groups of two steps are released alike, so "
-                    f"mode={self.mode!r} cannot keep it: use mode='global', or {constraint.joined_only_if}."
+                    f"{constraint.describe()} may fail where groups of two steps are released alike, so "
+                    f"mode={self.mode!r} cannot satisfy it: use mode='global', or {constraint.joined_only_if}."
                 )
 
 
 class FlashResult(NamedTuple):
-    """How the rows are recoded, and the search in the lattice if there was just one."""
+    """The recoding of the rows, and the search in the lattice if there was only one."""
 
     recoding: Recoding
     searched: Searched | None
     left_out: int
-    """Vectors that were not looked at."""
+    """Number of vectors that were not checked."""
     only_top: list[str]
-    """Attributes of which only the highest level was, because there are too many vectors."""
+    """Attributes of which only the highest level was checked, because there are too many vectors."""
 
 
 def _recode_globally(domain: FullDomain, budget: int, effort: Effort) -> FlashResult:
@@ -286,7 +287,7 @@ def _recode_globally(domain: FullDomain, budget: int, effort: Effort) -> FlashRe
 
 
 def _recode_at(domain: FullDomain, searched: Searched) -> Recoding:
-    """All rows at the vector of levels that was found."""
+    """Return the recoding of all rows at the vector of levels that was found."""
     levels = np.array(searched.levels)
     groups, bad = domain.judge_rows(levels)
     number = np.where(bad == 0, np.cumsum(bad == 0) - 1, -1).astype(np.int32)
@@ -316,9 +317,9 @@ def _recode_locally(domain: FullDomain, budget: int, effort: Effort, least_share
 
 
 def _no_worse_than_one_vector(domain: FullDomain, stepwise: Recoding, budget: int, effort: Effort) -> Recoding:
-    """The recoding, or that with one vector for all rows if it loses less: steps that begin cheaply may end dearly.
+    """Return the recoding, or one vector for all rows if it loses less: cheap first steps may make the last expensive.
 
-    Few vectors can lose less than the steps do, so that this takes a tenth of their time, or less.
+    Few vectors can lose less than the steps, so this takes a tenth of their time, or less.
     """
     if lattice_size(domain.floors) > MOST_ENUMERATED:
         return stepwise
@@ -330,7 +331,7 @@ def _no_worse_than_one_vector(domain: FullDomain, stepwise: Recoding, budget: in
     n_checked = stepwise.n_checked + len(searched.checked)
     if searched.loss < stepwise.loss:
         single = _recode_at(domain, searched)
-        # Some losses forgive suppression if there is one vector for all rows, and steps do not.
+        # Some losses ignore suppression if there is one vector for all rows, but not in steps.
         loss = loss_of(domain, single)
         if loss < stepwise.loss:
             return single._replace(loss=loss, n_checked=n_checked, complete=stepwise.complete)
@@ -338,18 +339,18 @@ def _no_worse_than_one_vector(domain: FullDomain, stepwise: Recoding, budget: in
 
 
 def _only_top(domain: FullDomain, choices: list[np.ndarray]) -> list[str]:
-    """Names of the attributes of which nothing but the top may be chosen, though there are lower levels."""
+    """Return the names of attributes with lower levels of which only the top may be chosen."""
     each = zip(domain.table.quasi, choices, domain.tops.tolist(), strict=True)
     return [column.name for column, levels, top in each if top > 0 and levels[0] == top]
 
 
 def _choices(floors: list[np.ndarray], effort: Effort) -> list[np.ndarray]:
-    """The levels that steps choose among."""
+    """Return the levels among which steps choose."""
     return thin_levels(floors, effort.most_checked or MOST_STEPWISE)
 
 
 def _recode_mixed(domain: FullDomain, budget: int, effort: Effort, least_share: float) -> FlashResult:
-    """Local recoding for every promising choice of the levels of numbers; from one choice to the best beside it."""
+    """Recode locally with fixed levels of numbers, moving from one choice of these to its best neighbour."""
     fixed = [j for j, column in enumerate(domain.table.quasi) if column.attribute.kind != "nominal"]
     tops = domain.tops
     start = np.array(_find_levels(domain, budget, effort).levels)
@@ -387,7 +388,7 @@ def _recode_mixed(domain: FullDomain, budget: int, effort: Effort, least_share: 
 def _recode_with_fixed(
     domain: FullDomain, fixed: list[int], levels: tuple[int, ...], budget: int, effort: Effort, least_share: float
 ) -> Recoding | None:
-    """Local recoding with these levels of the fixed attributes; None if it leaves more than may be suppressed."""
+    """Recode locally with these levels of the fixed attributes; None if too many rows must be suppressed."""
     highest = domain.tops
     highest[fixed] = levels
     if not np.isfinite(domain.judge(highest, budget).loss):

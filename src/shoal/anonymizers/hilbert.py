@@ -1,4 +1,4 @@
-"""Hilbert (Ghinita, Karras, Kalnis and Mamoulis 2007): sort the rows along the curve, cut them into the best runs."""
+"""Hilbert (Ghinita, Karras, Kalnis and Mamoulis 2007): sort rows along the curve, and cut them into the best runs."""
 
 from __future__ import annotations
 
@@ -31,57 +31,57 @@ from shoal.privacy.models import PrivacyModel
 
 SPACINGS = ("frequency", "position", "rank")
 PLACES = 32
-"""Up to this k a run may end at any row; above it, in a long table, at one place in k / 32 rows."""
+"""Up to this k a run may end at any row; above it, in a long table, at one place per k / 32 rows."""
 EXACT_STEPS = 1 << 24
-"""A table in which rows times k are no more than this is cut at the best of all rows, whatever k is."""
+"""Tables with at most this product of rows and k are cut at the best of all rows, whatever k is."""
 COSTS_AT_ONCE, ROWS_AT_ONCE = 1 << 18, 1 << 15
-"""How far ahead a thread works out what runs lose: what fits into its cache."""
+"""Limits of the losses that a thread computes ahead: they fit into its cache."""
 
 
 class HilbertCurve(Anonymizer):
     """Partition by sorting the rows along the Hilbert curve and cutting them into the best runs.
 
-    The curve passes through all cells of a grid, one attribute a dimension, and every step leads to a cell beside the
-    last: rows that are near each other on the curve are alike in all attributes. The rows in this order are cut into
-    runs of k to 2k - 1 rows, by dynamic programming so that the summed loss of all runs is the least there is. Where k
-    is above 32 and rows times k above 16 million, only some places for cuts are compared: in every k / 32 rows the one
-    where neighbours differ most.
+    The curve passes through all cells of a grid, one attribute per dimension, and every step leads to an adjacent cell:
+    rows that are close on the curve are similar in all attributes. The rows in this order are cut into runs of k to
+    2k - 1 rows, by dynamic programming such that the total loss of the runs is minimal. If k is above 32 and rows times
+    k above 16 million, only some places for cuts are compared: in every k / 32 rows the one where neighbours differ
+    most.
 
-    With other constraints, a run that breaks one is then merged with the neighbour with which the loss grows less.
+    With further constraints, a run that violates one is merged with the neighbour with which the loss increases less.
 
     Parameters
     ----------
     schema : Schema, optional
-        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal.
+        By default every column is a quasi-identifier: numbers and dates are numeric, all others nominal.
     k : int
-        Rows that every group has at least.
+        Minimum number of rows per group.
     spacing : {"frequency", "position", "rank"}
-        Where values lie in the grid. Numbers lie where they are in their range, and nominal values, in the order of
-        their hierarchy, have room for the rows that have them; or they lie evenly; or all values of all attributes do.
-        On Adult (8 attributes with hierarchies, k = 100) the first loses 0.25 (NCP), the others 0.31.
+        The coordinates of values. Numbers are placed by their position in the range, and nominal values, in the order
+        of their hierarchy, by their frequency; or nominal values are spaced evenly; or all values of all attributes.
+        On Adult (8 attributes with hierarchies, k = 100) the first has an NCP of 0.25, the others of 0.31.
     dimensions : sequence of str or str, optional
-        The quasi-identifiers in the order of the dimensions, or their names with commas between: the curve changes
-        sides in the first one least often. By default those come first whose values say least about a row, by entropy.
+        The quasi-identifiers in the order of the dimensions, or their names separated by commas: the curve changes
+        sides in the first one least often. By default they are sorted by entropy, the lowest first.
     constraints : sequence of privacy models
-        Kept by every group, beside k.
+        Constraints besides k; every group satisfies them.
     recoding : {"interval", "set", "representative", "mean", "sample"}
-        What a group is released as: ranges and common ancestors; ranges and sets of values; the row nearest to the
+        Released values of a group: ranges and common ancestors; ranges and sets of values; the row nearest to the
         group's centre; means; a row drawn at random.
     suppression : float
-        Share of the rows that may be suppressed, where that lets the others be released more exactly.
+        Maximum share of rows to suppress, where the others are then released more exactly.
     missing : {"value", "error"}
-        Missing values count as a value of their own, or are refused.
+        Treat missing values as a separate value, or refuse them.
     n_jobs : int, optional
-        Threads; by default one for each core. The result does not depend on it.
+        Number of threads; all cores by default. The result does not depend on it.
     random_state : int, RandomState or None
-        For ``recoding="sample"``.
+        Random source of ``recoding="sample"``.
 
     Attributes
     ----------
     labels_ : int array (n_rows,)
-        Group of each fitted row, numbered along the curve; -1 for suppressed ones.
+        Group of each fitted row, numbered along the curve; -1 if it is suppressed.
     groups_ : dataframe
-        The released quasi-identifiers, one row a group.
+        The released quasi-identifiers, one row per group.
     schema_ : Schema
         The schema in use.
 
@@ -153,12 +153,12 @@ class HilbertCurve(Anonymizer):
         return lay_grid(table, layout, geometry, self.spacing, listed, is_part=is_part)
 
     def transform(self, X: Any) -> Any:
-        """Put rows into the vocabulary of the fitted groups; see :meth:`Anonymizer.transform`."""
+        """Recode rows with the values of the fitted groups; see :meth:`Anonymizer.transform`."""
         released = super().transform(X)
         if (self._first[1:] == self._last[:-1]).all(axis=1).any():
             warnings.warn(
-                "Some equal rows were parted to keep groups small, and transform puts all of them into one group: "
-                "k holds on what fit_transform returned, not on this.",
+                "Some equal rows were separated to keep groups small, and transform puts all of them into one group: "
+                "k holds on the result of fit_transform, not on this one.",
                 GuaranteeWarning,
                 stacklevel=2,
             )
@@ -168,7 +168,7 @@ class HilbertCurve(Anonymizer):
         layout = self._grid.layout
         words = np.zeros((len(codes), layout.word[-1] + 1), np.uint64)
         for j, n_values in enumerate(self._grid.n_values):
-            # A category that was not there when the grid was laid has a code behind all others: it lies at the last.
+            # A category that was not fitted has a code after all others: it gets the coordinate of the last one.
             packing.pack(np.minimum(codes[:, j], n_values - 1), j, layout, words)
         labels = np.empty(len(codes), np.int32)
         curve.nearest_runs(keys_of(words, self._grid, 1), self._first, self._last, labels)
@@ -178,7 +178,7 @@ class HilbertCurve(Anonymizer):
         return balanced_tree(len(self._first))
 
     def for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
-        """A copy with the order of the dimensions settled, so that one curve passes through all parts."""
+        """Return a copy with a fixed order of the dimensions, so that one curve passes through all parts."""
         if self.dimensions is not None:
             return self
         assert self.schema is not None
@@ -186,15 +186,16 @@ class HilbertCurve(Anonymizer):
         return clone(self).set_params(dimensions=least_telling_first(table.quasi))  # type: ignore[no-any-return]
 
     def cuts_between_parts(self, table: Table) -> Halving:
+        """Return a function that splits rows where the curve does."""
         geometry = measure_geometry(table, sets=self.recoding == "set")
         return Halving(table, self._lay_grid(table, pack_rows(table).layout, geometry, is_part=True))
 
 
 def cut_runs(rows: Rows, geometry: Geometry, smallest: int, n_threads: int) -> np.ndarray:
-    """Where the runs of ``smallest`` to 2 ``smallest`` - 1 rows start that lose least.
+    """Return the starts of the runs of ``smallest`` to 2 ``smallest`` - 1 rows with the least total loss.
 
-    From the last place for a cut to the first, the best way to cut all that follows is found. What the runs lose that
-    begin at a place does not depend on that, so it is worked out by several threads for some thousand places ahead.
+    From the last place for a cut to the first, the best way to cut all rows after it is found. The losses of the runs
+    that begin at a place do not depend on it, so several threads compute them for some thousand places ahead.
     """
     places, most = possible_cuts(rows, geometry, smallest)
     final = len(places) - 1
@@ -219,7 +220,7 @@ def cut_runs(rows: Rows, geometry: Geometry, smallest: int, n_threads: int) -> n
 
 
 def possible_cuts(rows: Rows, geometry: Geometry, smallest: int) -> tuple[np.ndarray, int]:
-    """The rows before which a cut may lie, from 0 to the number of rows, and how many of them a run may end at."""
+    """Return the rows before which a cut may lie, from 0 to the number of rows, and the maximum of ends per run."""
     n = len(rows.words)
     if smallest <= PLACES or n * smallest <= EXACT_STEPS:
         return np.arange(n + 1), smallest
@@ -227,14 +228,14 @@ def possible_cuts(rows: Rows, geometry: Geometry, smallest: int) -> tuple[np.nda
     steps = np.full(-(-n // cell) * cell, -1.0)
     kernel.steps(rows, geometry, steps[:n])
     widest = steps.reshape(-1, cell).argmax(axis=1) + np.arange(0, n, cell)
-    # With runs of exactly k rows, the last one longer, there is a way to cut whatever the other places are.
+    # Runs of exactly k rows, the last one longer, are always possible, whatever the other places are.
     places = np.union1d(widest, np.append(np.arange(n // smallest) * smallest, n))
     ends = np.searchsorted(places, places + 2 * smallest) - np.searchsorted(places, places + smallest)
     return places, int(ends.max())
 
 
 def balanced_tree(n_leaves: int) -> Cuts:
-    """A tree over runs that lie side by side, which halves them again and again; level by level, the root first."""
+    """Return a tree that halves adjacent runs repeatedly, level by level, the root first."""
     attribute, left, right = [], [], []
     start, stop, n_nodes = np.zeros(1, np.int64), np.full(1, n_leaves), 1
     while len(start):

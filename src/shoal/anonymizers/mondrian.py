@@ -1,4 +1,4 @@
-"""Mondrian (LeFevre, DeWitt and Ramakrishnan 2006): cut one attribute at its median, again and again."""
+"""Mondrian (LeFevre, DeWitt and Ramakrishnan 2006): repeated cuts of one attribute at its median."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ from shoal.privacy.models import PrivacyModel
 class Mondrian(Anonymizer):
     """Partition by median cuts, one attribute at a time.
 
-    From the whole table on, each group is cut in two at the median of one attribute, as long as both parts keep k and
-    every constraint; where the best attribute has no such cut the next one is tried. A nominal attribute with a
-    hierarchy is cut by parting one child of the group's node from the others, one without between its values.
+    The table is cut in two at the median of one attribute, then each part again, as long as both parts satisfy k and
+    every constraint; if the best attribute has no such cut, the next one is tried. A nominal attribute with a hierarchy
+    is cut by separating one child of the group's node from the others, one without a hierarchy between its values.
 
     Parameters
     ----------
     schema : Schema, optional
-        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal.
+        By default every column is a quasi-identifier: numbers and dates are numeric, all others nominal.
     k : int
-        Rows that every group has at least.
+        Minimum number of rows per group.
     mode : {"strict", "relaxed"}
-        Strict cuts keep equal values together. Relaxed ones halve every group exactly, and rows that equal the median
-        may end up on either side; that gives smaller groups where few values repeat, and overlapping ones. Rows that
-        are equal in all that Mondrian sees, and differ in other columns only, are then parted by their order.
+        Strict cuts keep equal values together. Relaxed cuts halve every group exactly, and put rows that equal the
+        median on either side: groups are smaller if values repeat, and overlap. The order of the rows decides between
+        rows that differ only in columns that Mondrian does not use.
     prefer : {"gain", "width"}
-        Which attribute is cut: the one whose cut makes the released values most exact, or the widest one, as published.
-        On Adult (8 attributes with hierarchies, k = 100) the first loses 0.30 (NCP), the second 0.35.
+        The attribute to cut: the one whose cut makes the released values most exact, or the widest one, as published.
+        On Adult (8 attributes with hierarchies, k = 100) the first has an NCP of 0.30, the second of 0.35.
     constraints : sequence of privacy models
-        Kept at every cut, beside k.
+        Constraints besides k; every cut satisfies them.
     recoding : {"interval", "set", "representative", "mean", "sample"}
-        What a group is released as: ranges and common ancestors; ranges and sets of values; the row nearest to the
+        Released values of a group: ranges and common ancestors; ranges and sets of values; the row nearest to the
         group's centre; means; a row drawn at random.
     suppression : float
-        Share of the rows that may be suppressed, where that lets the others be released more exactly.
+        Maximum share of rows to suppress, where the others are then released more exactly.
     missing : {"value", "error"}
-        Missing values count as a value of their own, or are refused.
+        Treat missing values as a separate value, or refuse them.
     n_jobs : int, optional
-        Threads; by default one for each core. The result does not depend on it.
+        Number of threads; all cores by default. The result does not depend on it.
     random_state : int, RandomState or None
-        For ``recoding="sample"``.
+        Random source of ``recoding="sample"``.
 
     Attributes
     ----------
     labels_ : int array (n_rows,)
-        Group of each fitted row; -1 for suppressed ones.
+        Group of each fitted row; -1 if it is suppressed.
     groups_ : dataframe
-        The released quasi-identifiers, one row a group.
+        The released quasi-identifiers, one row per group.
     schema_ : Schema
         The schema in use.
 
@@ -117,11 +117,11 @@ class Mondrian(Anonymizer):
         return labels
 
     def transform(self, X: Any) -> Any:
-        """Put rows into the vocabulary of the fitted groups; see :meth:`Anonymizer.transform`."""
+        """Recode rows with the values of the fitted groups; see :meth:`Anonymizer.transform`."""
         if self.mode == "relaxed":
             warnings.warn(
                 "Relaxed groups overlap, and transform puts all rows that equal a median into one of them: "
-                "k holds on what fit_transform returned, not on this.",
+                "k holds on the result of fit_transform, not on this one.",
                 GuaranteeWarning,
                 stacklevel=2,
             )

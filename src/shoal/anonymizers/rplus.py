@@ -1,4 +1,4 @@
-"""R+ tree (Iwuchukwu and Naughton 2007): disjoint boxes of rows, to which rows can be added and from which removed."""
+"""R+ tree (Iwuchukwu and Naughton 2007): disjoint boxes of rows, with insertion and deletion of rows."""
 
 from __future__ import annotations
 
@@ -49,48 +49,48 @@ from shoal.privacy.rules import make_guard
 class RPlusTree(Anonymizer):
     """Partition into disjoint boxes, and keep the release up to date when rows come and go.
 
-    The table is cut in two, then each part again, as long as both parts keep k and every constraint. A cut is made
-    where as many full groups as possible can still be made on both sides, and on the attribute that makes the two boxes
-    tightest. What results is a tree of cuts through the space of all possible rows: every row has exactly one box.
+    The table is cut in two, then each part again, as long as both parts satisfy k and every constraint. The position of
+    a cut leaves as many full groups as possible on both sides, and its attribute makes the two boxes tightest. The
+    result is a tree of cuts through the space of all possible rows: every row has exactly one box.
 
     A fitted tree can be changed. :meth:`insert` puts rows into their boxes and cuts those that have grown;
-    :meth:`delete` takes rows out and merges groups that no longer hold k rows, or break a constraint, with their
-    neighbours. k and every constraint hold after each batch, groups that no row joined or left stay as they are, and a
-    batch that cannot be done changes nothing. The object holds the rows for that: do not hand it out.
+    :meth:`delete` removes rows and merges groups that have fewer than k rows, or violate a constraint, with their
+    neighbours. k and every constraint hold after each batch, groups without inserted or deleted rows stay unchanged,
+    and a batch that fails changes nothing. The object stores the rows for this: do not hand it out.
 
-    Each release keeps k and every constraint by itself; two of them, or a delta, tell more. Rows that stayed lie where
-    both boxes overlap, and what left or joined a group shows in its ranges and means. Replace the old release by the
-    new one, and do not hand successive ones to the same reader.
+    Each release satisfies k and every constraint separately; two of them, or a delta, reveal more. Rows that stayed lie
+    where both boxes overlap, and the ranges and means of a group reveal the rows that left or joined it. Replace the
+    old release with the new one, and do not give successive releases to the same reader.
 
     Parameters
     ----------
     schema : Schema, optional
-        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal.
+        By default every column is a quasi-identifier: numbers and dates are numeric, all others nominal.
     k : int
-        Rows that every group has at least.
+        Minimum number of rows per group.
     constraints : sequence of privacy models
-        Kept at every cut, beside k.
+        Constraints besides k; every cut satisfies them.
     recoding : {"interval", "set", "representative", "mean", "sample"}
-        What a group is released as: ranges and common ancestors; ranges and sets of values; the row nearest to the
+        Released values of a group: ranges and common ancestors; ranges and sets of values; the row nearest to the
         group's centre; means; a row drawn at random.
     suppression : float
         Share of the rows that may be suppressed, where that lets the others be released more exactly. A tree with
         suppressed rows cannot be changed.
     missing : {"value", "error"}
-        Missing values count as a value of their own, or are refused.
+        Treat missing values as a separate value, or refuse them.
     n_jobs : int, optional
-        Threads; by default one for each core. The result does not depend on it.
+        Number of threads; all cores by default. The result does not depend on it.
     random_state : int, RandomState or None
-        For ``recoding="sample"``.
+        Random source of ``recoding="sample"``.
 
     Attributes
     ----------
     labels_ : int array (n_rows,)
-        Group of each row that is there; -1 for suppressed ones.
+        Group of each present row; -1 if it is suppressed.
     groups_ : dataframe
-        The released quasi-identifiers, one row a group. A number that no group has at present has an empty row.
+        The released quasi-identifiers, one row per group; empty for unused group numbers.
     row_ids_ : int array (n_rows,)
-        Numbers of the rows that are there, given in the order in which they came and never given twice.
+        Numbers of the present rows, assigned in the order of insertion and never reused.
     schema_ : Schema
         The schema in use.
 
@@ -136,7 +136,7 @@ class RPlusTree(Anonymizer):
     _kept: ReleaseState | None
 
     def insert(self, X: Any) -> Delta:
-        """Add rows to the table, and change what is released for their groups alone.
+        """Add rows to the table, and change the release of their groups only.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class RPlusTree(Anonymizer):
         Returns
         -------
         Delta
-            What has changed; the numbers of the new rows are ``delta.inserted``.
+            The changes; the numbers of the new rows are ``delta.inserted``.
         """
         kept = self._open_kept()
         if self._is_empty(X):
@@ -155,7 +155,7 @@ class RPlusTree(Anonymizer):
         frame = alike(frame, kept.rows.first)
         first, n = kept.boxes.n_rows, len(frame)
         ids = longer(kept.ids, first + n, -1)
-        # Behind those in use there is only spare room, so that nothing is changed for others who hold the array.
+        # The entries after those in use are spare, so nothing changes for other owners of the array.
         ids[first : first + n] = np.arange(kept.next_id, kept.next_id + n)
         grown = kept._replace(
             rows=kept.rows.with_rows(frame),
@@ -166,21 +166,21 @@ class RPlusTree(Anonymizer):
         return self._change(grown, np.arange(first, first + n), np.empty(0, np.int64))
 
     def delete(self, rows: Any) -> Delta:
-        """Remove rows from the table, and change what is released for their groups alone.
+        """Remove rows from the table, and change the release of their groups only.
 
         Parameters
         ----------
         rows : int array, or bool array (n_rows,)
-            Numbers out of :attr:`row_ids_`, or a mask over the rows that are there.
+            Numbers from :attr:`row_ids_`, or a mask of the present rows.
         """
         kept = self._open_kept()
         gone = places_of(rows, kept)
         return self._change(kept, gone[:0], gone) if len(gone) else nothing_changed(self._fitted.rules, kept)
 
     def release(self) -> Any:
-        """The released rows as they are now, in the order in which they came.
+        """Return the current released rows, in the order of insertion.
 
-        With a model about a population only the rows that are released, without the column that says which.
+        With a model about a population, only the released rows are returned, without the column that marks them.
         """
         self._require_rows()
         labels = self.labels_
@@ -191,14 +191,14 @@ class RPlusTree(Anonymizer):
 
     @property
     def row_ids_(self) -> np.ndarray:
-        """Numbers of the rows that are there."""
+        """Numbers of the present rows."""
         if self._kept is None:
             return np.arange(len(self._labels))
         return self._kept.ids[self._kept.places]
 
     @property
     def labels_(self) -> np.ndarray:
-        """Group of each row that is there."""
+        """Group of each present row."""
         return self._labels if self._kept is None else self._kept.boxes.labels[self._kept.places]
 
     @labels_.setter
@@ -207,7 +207,7 @@ class RPlusTree(Anonymizer):
 
     @property
     def groups_(self) -> Any:
-        """The released quasi-identifiers, one row a group; empty where no group has the number."""
+        """The released quasi-identifiers, one row per group; empty for unused group numbers."""
         check_is_fitted(self, "labels_")
         if self._kept is None:
             return self._groups.to_native()
@@ -219,17 +219,17 @@ class RPlusTree(Anonymizer):
         return groups.to_native()
 
     def transform(self, X: Any) -> Any:
-        """Put rows into the vocabulary of the groups there are; see :meth:`Anonymizer.transform`."""
+        """Recode rows with the values of the current groups; see :meth:`Anonymizer.transform`."""
         self._catch_up()
         return super().transform(X)
 
     def release_others(self, X: Any, y: Any = None) -> ReleasedRows:
-        """Release other rows by the cuts there are; see :meth:`Anonymizer.release_others`."""
+        """Release other rows by the current cuts; see :meth:`Anonymizer.release_others`."""
         self._catch_up()
         return super().release_others(X, y)
 
     def forget_rows(self) -> Self:
-        """Drop the rows, before the object is handed on; it cannot be changed or asked about rows from then on."""
+        """Drop the rows, before the object is handed on; it can neither change nor recode rows from then on."""
         check_is_fitted(self, "labels_")
         self._groups, self.labels_ = frames.open_frame(self.groups_), self.labels_
         return super().forget_rows()
@@ -246,9 +246,9 @@ class RPlusTree(Anonymizer):
     def _fit(self, rows: FactoredFrame, y: Any) -> Table:
         table = super()._fit(rows, y)
         self._stale, self._fitted = False, self._asked()
-        # Row labels of pandas can name people, as identifiers do.
+        # Row labels of pandas can identify people, as identifiers do.
         kept = nw.maybe_reset_index(rows.frame.drop([attribute.name for attribute in self.schema_.identifiers]))
-        # Others may write into an array later.
+        # The caller may modify an array later.
         self._frame = frames.take_rows(kept, np.arange(len(kept))) if self._from_array else kept
         return table
 
@@ -269,24 +269,24 @@ class RPlusTree(Anonymizer):
         return Asked(rules, {name: getattr(self, name) for name in names})
 
     def _is_empty(self, X: Any) -> bool:
-        """Whether this is a batch of no rows with the columns of fit."""
+        """Return True for a batch without rows that has the columns of fit."""
         if not frames.is_frame(X):
             return getattr(X, "shape", None) == (0, len(self._names))
         frame = frames.open_frame(X)
         return len(frame) == 0 and list(frame.columns) == self._names
 
     def _open_kept(self) -> ReleaseState:
-        """What is needed to change the release; made when it is first asked for."""
+        """Return the state that is needed to change the release; it is built on first use."""
         self._require_rows()
         self._fitted.require_same(self._asked())
         if self.suppression > 0:
             raise ShoalError(
-                "Rows can be inserted and deleted only where none is suppressed, but "
+                "Rows can be inserted and deleted only without suppression, but "
                 f"suppression={self.suppression!r}: fit with suppression=0."
             )
         if needs(self.recoding, "classes") and not self.schema_.target:
             raise ShoalError(
-                f"recoding={self.recoding!r} asks for the class of rows that come later: give the schema a target."
+                f"recoding={self.recoding!r} needs the class of rows that are inserted later: give the schema a target."
             )
         if self._kept is None:
             assert self._frame is not None
@@ -298,7 +298,7 @@ class RPlusTree(Anonymizer):
         return self._kept
 
     def _change(self, kept: ReleaseState, new: np.ndarray, gone: np.ndarray) -> Delta:
-        """Make a change, or raise an error and leave everything as it was."""
+        """Make a change, or raise an error and leave everything unchanged."""
         rules, boxes = self._fitted.rules, kept.boxes
         n_left = boxes.n_present + len(new) - len(gone)
         require_enough(rules, kept, new, gone)
@@ -317,12 +317,12 @@ class RPlusTree(Anonymizer):
             raise
         kept = change.make_good(gone)
         self._kept, self._stale = kept.compacted() if 2 * n_left < boxes.n_rows else kept, True
-        # What was fitted is kept elsewhere now; rows that go must not live on here.
+        # The state stores the rows now; deleted rows must not survive here.
         self._frame, self._labels = None, self._labels[:0]
         return delta
 
     def _cut_anew(self, kept: ReleaseState, judge: GroupRulesCheck, parts: GroupsToCut) -> Change:
-        """Cut groups that took part, as far as they can be, and decide what each is released as."""
+        """Cut the groups of a change as far as possible, and recode each."""
         rules, frame = judge.rules, kept.rows.take(parts.rows)
         sensitive, members = rules.table(frame)
         quasi = {column.name: column for column in kept.vocabulary.encode(frame)}
@@ -346,7 +346,7 @@ class RPlusTree(Anonymizer):
         return build_groups(frame, recode(table, labels, self.recoding, members, random, classes))
 
     def _require_kept(self, change: Change, judge: GroupRulesCheck) -> None:
-        """Count once more, without what the cuts were made by."""
+        """Refuse a change that violates a constraint, counted independently of the cuts."""
         if judge.compares:
             rows, groups, labels = change.whole(judge.places)
             table, members = judge.rules.table(rows)
@@ -361,7 +361,7 @@ class RPlusTree(Anonymizer):
             raise GuaranteeError(f"{broken.describe()} would not hold after this change, so nothing was changed.")
 
     def _catch_up(self) -> None:
-        """Bring what places other rows up to date with the rows that are there."""
+        """Update the cuts and columns that place other rows to the present rows."""
         self._require_rows()
         if self._kept is None or not self._stale:
             return
@@ -377,14 +377,14 @@ class RPlusTree(Anonymizer):
         if kept is None:
             return super().__getstate__()
         self._catch_up()
-        # Rows that were deleted must not be in a file, and a copy must not change with its original.
+        # A file must not contain deleted rows, and a copy must not change with its original.
         return {**super().__getstate__(), "_kept": kept.compacted()}
 
 
 def _in_keys(cuts: Cuts, geometry: Geometry, tables: Sequence[np.ndarray]) -> Cuts:
-    """The same cuts, but in keys instead of codes, so that they stay what they are when codes change.
+    """Return the same cuts as keys instead of codes, so that they remain valid when codes change.
 
-    A number is cut in the middle between two neighbours. A child of a tree is parted with all its leaves.
+    Numbers are cut in the middle between two neighbours. A child of a tree is separated with all its leaves.
     """
     low, high = np.full(len(cuts.attribute), -np.inf), np.zeros(len(cuts.attribute))
     cut_from, cut_to = cuts.rule

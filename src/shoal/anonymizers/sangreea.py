@@ -1,4 +1,4 @@
-"""SaNGreeA (Campan and Truta 2009): greedy clusters of k rows that cost least, with weights, also in networks."""
+"""SaNGreeA (Campan and Truta 2009): greedy clusters of k rows of least cost, with weights, also in networks."""
 
 from __future__ import annotations
 
@@ -28,68 +28,69 @@ from shoal.privacy.rules import membership, released_rows
 
 
 class SaNGreeA(Anonymizer):
-    """Partition by greedy clusters: each takes in the row with which it costs least, until it has k.
+    """Partition by greedy clusters: each adds the row with which it costs least, until it has k.
 
-    A cluster begins with the first row that has none. What it costs is the generalisation information loss of one of
-    its rows: the sum over the quasi-identifiers of weight times the width of its range by that of the column, or the
-    height of the common ancestor by that of the hierarchy. Fewer than k rows that are left over go, one by one, to the
-    cluster whose loss grows least. Ties go to the first row, or cluster. The search looks at few rows at each step, and
-    finds what looking at all of them would.
+    A cluster begins with the first unassigned row. Its cost is the generalisation information loss of one of its rows:
+    the sum over the quasi-identifiers of the weight times the width of its range relative to the column, or the height
+    of the common ancestor relative to the hierarchy. If fewer than k rows remain, each joins the cluster whose loss
+    increases least. Ties go to the first row, or cluster. The search examines few rows at each step, and finds the same
+    row as an exhaustive search.
 
     Parameters
     ----------
     schema : Schema, optional
-        Without one every column is a quasi-identifier: numbers and dates numeric, the rest nominal.
+        By default every column is a quasi-identifier: numbers and dates are numeric, all others nominal.
     k : int
-        Rows that every group has at least.
+        Minimum number of rows per group.
     weights : mapping from names to numbers, optional
-        How much attributes count, where that is not what the schema says. An attribute of weight 0 is released as it
-        comes.
+        Weights of attributes, where they differ from the schema. An attribute of weight 0 does not influence the
+        clusters.
     start : {"first", "random"} or int
-        The row that begins the first cluster. All others begin with the first row that is left.
+        The row that begins the first cluster. All others begin with the first unassigned row.
     edges : pairs of row positions, optional
-        A network between the rows: a list, an array or a dataframe of two columns. Clusters then begin with the row of
-        most links that is left, and a step minimises ``alpha`` times the mean cost of an attribute plus ``beta`` times
-        the mean distance from the members: the share of all other rows that are linked with exactly one of the two.
+        A network between the rows: a list, an array or a dataframe of two columns. Clusters then begin with the
+        unassigned row with most links, and a step minimises ``alpha`` times the mean cost of an attribute plus ``beta``
+        times the mean distance from the members: the share of all other rows that are linked with exactly one of the
+        two.
     alpha, beta : float
         See ``edges``.
     constraints : sequence of privacy models
-        A cluster that has k rows and breaks one takes in the cheapest row that brings it nearer, again and again: one
-        with a sensitive value that the cluster lacks where different values are counted, else one with a value that is
-        rarer in the cluster than in the table. Rows that are left over when no such row is left join the cheapest
-        cluster that takes them; what none takes is merged with as many as it needs.
+        Constraints besides k. A cluster of k rows that violates one repeatedly adds the cheapest row that brings it
+        closer: one with a sensitive value that the cluster lacks if distinct values are counted, else one with a value
+        that is rarer in the cluster than in the table. When no such row is left, remaining rows join the cheapest
+        cluster that is valid with them; rows without one are merged with as many clusters as necessary.
     recoding : {"interval", "set", "representative", "mean", "sample"}
-        What a group is released as: ranges and common ancestors; ranges and sets of values; the row nearest to the
+        Released values of a group: ranges and common ancestors; ranges and sets of values; the row nearest to the
         group's centre; means; a row drawn at random.
     suppression : float
-        Share of the rows that may be suppressed, where that lets the others be released more exactly.
+        Maximum share of rows to suppress, where the others are then released more exactly.
     missing : {"value", "error"}
-        Missing values count as a value of their own, or are refused. A range that may also be missing costs as much as
-        the whole column.
+        Treat missing values as a separate value, or refuse them. A range with missing values costs as much as the whole
+        column.
     random_state : int, RandomState or None
-        For ``start="random"`` and ``recoding="sample"``.
+        Random source of ``start="random"`` and ``recoding="sample"``.
 
     Attributes
     ----------
     labels_ : int array (n_rows,)
-        Group of each fitted row; -1 for suppressed ones.
+        Group of each fitted row; -1 if it is suppressed.
     groups_ : dataframe
-        The released quasi-identifiers, one row a group.
+        The released quasi-identifiers, one row per group.
     schema_ : Schema
         The schema in use.
     cluster_graph_ : ClusterGraph or None
-        With ``edges``: what is released of the network, the links of released rows within groups and between them. It
-        is also among the findings of a release.
+        With ``edges``: the released part of the network, the numbers of links of released rows within groups and
+        between them. It is also part of the findings of a release.
     structural_loss_ : StructuralLoss or None
-        With ``edges``: what that loses.
+        With ``edges``: the loss of the network.
 
     Notes
     -----
-    To choose the least cost or the least increase of it is the same while a cluster grows: what it costs already is the
-    same for all candidates.
+    The least cost and the least increase of the cost select the same row while a cluster grows, because the previous
+    cost is the same for all candidates.
 
-    A fitted SaNGreeA keeps the rows that it was fitted on, because ``transform`` puts a new row into the group of the
-    row that is cheapest to be released with. Do not hand it out.
+    A fitted SaNGreeA stores the rows that it was fitted on, because ``transform`` puts a new row into the group of the
+    row with which its release costs least. Do not hand it out.
 
     Examples
     --------
@@ -150,9 +151,9 @@ class SaNGreeA(Anonymizer):
         return clustering.complete(links)
 
     def _seeds(self, n_rows: int, network: Network | None, members: np.ndarray) -> np.ndarray:
-        """All rows in the order in which they begin clusters."""
+        """Return all rows in the order in which they begin clusters."""
         rank = np.zeros(n_rows, np.int64) if network is None else -network.degrees
-        # Where some rows are not released, those that are must find others while there are some.
+        # Released rows come first, because they need other rows to join them while there are some.
         released = np.ones(n_rows, np.uint8) if len(members) == 0 else members
         order = np.lexsort((rank, released == 0))
         first = self._first_seed(n_rows)
@@ -177,7 +178,7 @@ class SaNGreeA(Anonymizer):
         return table
 
     def findings(self) -> dict[str, Any]:
-        """With ``edges``: the cluster graph of the released rows and the share of the structure that is lost."""
+        """Return the cluster graph of the released rows and the lost share of the structure, with ``edges``."""
         check_is_fitted(self, "labels_")
         graph = self.cluster_graph_
         if graph is None or self.structural_loss_ is None:
@@ -191,34 +192,35 @@ class SaNGreeA(Anonymizer):
         }
 
     def forget_rows(self) -> Self:
-        """Drop the fitted rows and the network; the parameter ``edges`` is None from then on."""
+        """Drop the fitted rows and the network; the parameter ``edges`` becomes None."""
         super().forget_rows()
         self.edges = None
         return self
 
     def transform(self, X: Any) -> Any:
-        """Put rows into the vocabulary of the fitted groups; see :meth:`Anonymizer.transform`."""
+        """Recode rows with the values of the fitted groups; see :meth:`Anonymizer.transform`."""
         released = super().transform(X)
         if _equal_rows_are_parted(self._codes, self.labels_):
             warnings.warn(
-                "Some equal rows were parted to keep groups small, and transform puts all of them into one group: "
-                "k holds on what fit_transform returned, not on this.",
+                "Some equal rows were separated to keep groups small, and transform puts all of them into one group: "
+                "k holds on the result of fit_transform, not on this one.",
                 GuaranteeWarning,
                 stacklevel=2,
             )
         return released
 
     def _place(self, codes: np.ndarray) -> np.ndarray:
-        # Copies: what was loaded from a file may be read-only, for which kernels would be compiled once more.
+        # Copies, because arrays from a file may be read-only, for which kernels would be compiled again.
         space, fitted = Space(*(array.copy() for array in self._space)), self._codes.copy()
         boxes = sangreea_tree.build(space, fitted, np.arange(len(fitted)), len(fitted))
         nearest = kernel.nearest(space, boxes, np.zeros(len(fitted), np.uint8), codes.astype(np.int32))
         return np.asarray(self.labels_[nearest])
 
     def for_parts(self, sample: nw.DataFrame[Any], y: Any) -> Self:
+        """Return itself, unless a parameter identifies rows of the whole table."""
         if self.edges is not None or isinstance(self.start, numbers.Integral):
             name = "edges" if self.edges is not None else "start"
-            raise ShoalError(f"{name} is about rows of the whole table, which is released part by part: leave it out.")
+            raise ShoalError(f"{name} identifies rows of the whole table, which is released in parts: omit it.")
         return self
 
 
