@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self, get_args
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self, cast, get_args
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -59,6 +59,7 @@ def part_of(job: PartitionInput, rows: np.ndarray) -> PartitionInput:
     )
 
 
+@dataclass(eq=False, repr=False)
 class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base of all anonymizers: ``fit`` partitions and recodes, ``fit_transform`` returns the released rows.
 
@@ -66,24 +67,14 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     :meth:`_place`.
     """
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        k: int = 5,
-        *,
-        constraints: Sequence[PrivacyModel] = (),
-        recoding: str = "interval",
-        suppression: float = 0.0,
-        missing: Missing = "value",
-        random_state: Any = None,
-    ) -> None:
-        self.schema = schema
-        self.k = k
-        self.constraints = constraints
-        self.recoding = recoding
-        self.suppression = suppression
-        self.missing = missing
-        self.random_state = random_state
+    schema: Schema | None = None
+    k: int = 5
+    _: KW_ONLY
+    constraints: Sequence[PrivacyModel] = ()
+    recoding: str = "interval"
+    suppression: float = 0.0
+    missing: Missing = "value"
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "schema": CustomCheck("a Schema", require_schema) | None,
@@ -94,17 +85,15 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "missing": Choice(get_args(Missing)),
         "random_state": RANDOM_STATE,
     }
-    _names: list[str]
-    _reach: Bounds | None
-    _holds_rows: Sequence[str] = ()
+    _holds_rows: ClassVar[Sequence[str]] = ()
     """Attributes of a fitted object, besides the vocabulary, from which values of fitted rows can be read."""
     _forgot = False
-    _summary: TableSummary | None = None
-    """The whole table, if only a part of it is fitted."""
-    _row_counts: np.ndarray | None = None
-    """The number of rows that each row represents, if equal rows are given once; see ``wants_counts``."""
-    _absent: frozenset[str] = frozenset()
-    """Targets that are not columns of the table, because ``y`` holds them."""
+    # The whole table, if only a part of it is fitted.
+    _summary = cast("TableSummary | None", None)
+    # The number of rows that each row represents, if equal rows are given once; see ``wants_counts``.
+    _row_counts = cast("np.ndarray | None", None)
+    # Targets that are not columns of the table, because ``y`` holds them.
+    _absent = cast("frozenset[str]", frozenset())
 
     @abstractmethod
     def _partition(self, table: Table, guard: Guard, smallest: int, y: Any) -> np.ndarray:
@@ -298,7 +287,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         # The target of each row takes memory that recoding needs.
         del target
         self.labels_, self._groups = self._recode(job, labels, classes)
-        self._reach = bounds(job.table, self.labels_) if (self.labels_ < 0).any() else None
+        self._reach: Bounds | None = bounds(job.table, self.labels_) if (self.labels_ < 0).any() else None
         self._columns = [replace(column, codes=column.codes[:0]) for column in job.table.quasi]
         return job.table
 
@@ -391,7 +380,7 @@ class Anonymizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not frames.is_frame(X):
             array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
             if reset:
-                self._names = [f"x{j}" for j in range(array.shape[1])]
+                self._names: list[str] = [f"x{j}" for j in range(array.shape[1])]
             return frames.from_array(_numbers_if_possible(array), self._names)
         frame = X.frame if isinstance(X, FactoredFrame) else frames.open_frame(X)
         frames.require_rows(frame)

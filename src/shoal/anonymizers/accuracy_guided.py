@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
@@ -31,8 +32,7 @@ from shoal.anonymizers._search import (
     search_folds,
 )
 from shoal.data.factored import FactoredFrame
-from shoal.data.schema import Schema
-from shoal.data.table import Missing, Table
+from shoal.data.table import Table
 from shoal.errors import DataError, GuaranteeError, ShoalError, reason
 from shoal.models.estimators import takes_factors
 from shoal.models.guides import (
@@ -57,7 +57,6 @@ from shoal.parameters import FLAG, JOBS, SCORING, Choice, Constraint, Real, Whol
 from shoal.partition.binned_trees import CRITERIA, FORMS
 from shoal.partition.cut_tree import Cuts, count_threads
 from shoal.partition.recoding import RECODINGS, needs, recode, recodings_that_publish, released_rows
-from shoal.privacy.models import PrivacyModel
 
 CANDIDATES = ("hard", 1.0, 0.7, 0.5, 0.3, 0.15, "mondrian")
 """Guides of the search."""
@@ -82,6 +81,7 @@ FOLDS_OF_MANY = 3
 """The same for tables of which the search uses a sample: two thirds of them train a model nearly as well."""
 
 
+@dataclass(eq=False, repr=False)
 class AccuracyGuided(Anonymizer):
     """Partition so that a model retrained on the release stays accurate.
 
@@ -162,42 +162,16 @@ class AccuracyGuided(Anonymizer):
     True
     """
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        k: int = 5,
-        *,
-        model: Any = None,
-        guide: str | float = "auto",
-        second_opinion: bool = True,
-        criterion: str = "gini",
-        nominal: str = "auto",
-        cv: int = 3,
-        scoring: Any = None,
-        constraints: Sequence[PrivacyModel] = (),
-        recoding: str = "auto",
-        suppression: float = 0.0,
-        missing: Missing = "value",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            k,
-            constraints=constraints,
-            recoding=recoding,
-            suppression=suppression,
-            missing=missing,
-            random_state=random_state,
-        )
-        self.model = model
-        self.guide = guide
-        self.second_opinion = second_opinion
-        self.criterion = criterion
-        self.nominal = nominal
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
+    _: KW_ONLY
+    model: Any = None
+    guide: str | float = "auto"
+    second_opinion: bool = True
+    criterion: str = "gini"
+    nominal: str = "auto"
+    cv: int = 3
+    scoring: Any = None
+    recoding: str = "auto"
+    n_jobs: int | None = None
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "model": having("predict") | None,

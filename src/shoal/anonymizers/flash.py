@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,8 +17,7 @@ from shoal.anonymizers._base import Anonymizer, PartitionInput
 from shoal.anonymizers._full_domain import CELL_LOSSES, LOSSES, FullDomain
 from shoal.anonymizers._stepwise import Recoding, Step, loss_of, recode_stepwise
 from shoal.data.factored import FactoredFrame
-from shoal.data.schema import Schema
-from shoal.data.table import Missing, Table
+from shoal.data.table import Table
 from shoal.errors import ShoalError
 from shoal.parameters import Choice, Constraint, Real, Whole
 from shoal.partition.geometry import Nodes
@@ -34,7 +34,6 @@ from shoal.partition.lattice import (
     thin_levels,
 )
 from shoal.partition.recoding import RECODINGS
-from shoal.privacy.models import PrivacyModel
 
 MOST_CHECKED = 5_000
 """Default maximum of checked nodes in a lattice that is too large for a complete search."""
@@ -42,6 +41,7 @@ MOST_STEPWISE = 20_000
 """Default maximum of vectors of levels among which local recoding chooses."""
 
 
+@dataclass(eq=False, repr=False)
 class Flash(Anonymizer):
     """Generalise whole attributes to levels of their hierarchies, at the least loss there is.
 
@@ -118,36 +118,13 @@ class Flash(Anonymizer):
     {'age': 0, 'town': 1}
     """
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        k: int = 5,
-        *,
-        mode: str = "global",
-        loss: str = "loss",
-        step: float = 0.005,
-        most_checked: int | None = None,
-        time_limit: float | None = None,
-        constraints: Sequence[PrivacyModel] = (),
-        recoding: str = "level",
-        suppression: float = 0.0,
-        missing: Missing = "value",
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            k,
-            constraints=constraints,
-            recoding=recoding,
-            suppression=suppression,
-            missing=missing,
-            random_state=random_state,
-        )
-        self.mode = mode
-        self.loss = loss
-        self.step = step
-        self.most_checked = most_checked
-        self.time_limit = time_limit
+    _: KW_ONLY
+    mode: str = "global"
+    loss: str = "loss"
+    step: float = 0.005
+    most_checked: int | None = None
+    time_limit: float | None = None
+    recoding: str = "level"
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "mode": Choice(("global", "local", "mixed")),

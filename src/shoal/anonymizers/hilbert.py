@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
@@ -21,13 +22,11 @@ from shoal._kernels.guard import Guard
 from shoal._kernels.merging import merge_runs
 from shoal.anonymizers._base import Anonymizer
 from shoal.anonymizers._curve import Grid, Halving, keys_of, lay_grid, least_telling_first, sort_rows
-from shoal.data.schema import Schema
-from shoal.data.table import Missing, Table, encode
+from shoal.data.table import Table, encode
 from shoal.errors import GuaranteeWarning, ShoalError
 from shoal.parameters import JOBS, NAMES, Choice, Constraint, instance_of
 from shoal.partition.cut_tree import Cuts, count_threads
 from shoal.partition.geometry import measure_geometry, pack_rows
-from shoal.privacy.models import PrivacyModel
 
 SPACINGS = ("frequency", "position", "rank")
 PLACES = 32
@@ -38,6 +37,7 @@ COSTS_AT_ONCE, ROWS_AT_ONCE = 1 << 18, 1 << 15
 """Limits of the losses that a thread computes ahead: they fit into its cache."""
 
 
+@dataclass(eq=False, repr=False)
 class HilbertCurve(Anonymizer):
     """Partition by sorting the rows along the Hilbert curve and cutting them into the best runs.
 
@@ -94,32 +94,10 @@ class HilbertCurve(Anonymizer):
     ['[25, 31]', '[45, 52]', '[25, 31]', '[45, 52]', '[25, 31]', '[45, 52]']
     """
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        k: int = 5,
-        *,
-        spacing: str = "frequency",
-        dimensions: Sequence[str] | str | None = None,
-        constraints: Sequence[PrivacyModel] = (),
-        recoding: str = "interval",
-        suppression: float = 0.0,
-        missing: Missing = "value",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            k,
-            constraints=constraints,
-            recoding=recoding,
-            suppression=suppression,
-            missing=missing,
-            random_state=random_state,
-        )
-        self.spacing = spacing
-        self.dimensions = dimensions
-        self.n_jobs = n_jobs
+    _: KW_ONLY
+    spacing: str = "frequency"
+    dimensions: Sequence[str] | str | None = None
+    n_jobs: int | None = None
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "spacing": Choice(SPACINGS),

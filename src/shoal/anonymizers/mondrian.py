@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,14 +14,13 @@ from shoal._kernels import groups
 from shoal._kernels import mondrian as kernel
 from shoal._kernels.guard import Guard
 from shoal.anonymizers._base import Anonymizer
-from shoal.data.schema import Schema
-from shoal.data.table import Missing, Table
+from shoal.data.table import Table
 from shoal.errors import GuaranteeWarning
 from shoal.parameters import JOBS, Choice, Constraint
 from shoal.partition.cut_tree import CutRule, Cuts, asked_of, count_threads, grow_cuts, make_task
-from shoal.privacy.models import PrivacyModel
 
 
+@dataclass(eq=False, repr=False)
 class Mondrian(Anonymizer):
     """Partition by median cuts, one attribute at a time.
 
@@ -73,32 +73,10 @@ class Mondrian(Anonymizer):
     ['[25, 31]', '[25, 31]', '[25, 31]', '[45, 52]', '[45, 52]', '[45, 52]']
     """
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        k: int = 5,
-        *,
-        mode: str = "strict",
-        prefer: str = "gain",
-        constraints: Sequence[PrivacyModel] = (),
-        recoding: str = "interval",
-        suppression: float = 0.0,
-        missing: Missing = "value",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            k,
-            constraints=constraints,
-            recoding=recoding,
-            suppression=suppression,
-            missing=missing,
-            random_state=random_state,
-        )
-        self.mode = mode
-        self.prefer = prefer
-        self.n_jobs = n_jobs
+    _: KW_ONLY
+    mode: str = "strict"
+    prefer: str = "gain"
+    n_jobs: int | None = None
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "mode": Choice(("strict", "relaxed")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
@@ -33,8 +33,7 @@ from shoal.anonymizers._incremental import (
 )
 from shoal.data import frames
 from shoal.data.factored import FactoredFrame
-from shoal.data.schema import Schema
-from shoal.data.table import TOP, Missing, Table
+from shoal.data.table import TOP, Table
 from shoal.data.vocabulary import Vocabulary, key_tables
 from shoal.errors import GuaranteeError, ShoalError
 from shoal.parameters import JOBS, Constraint
@@ -42,10 +41,11 @@ from shoal.partition.box_tree import BoxPartition, FrameStore, alike, longer
 from shoal.partition.cut_tree import PACKED, Cuts, asked_of, count_threads, grow_cuts, grow_parts, make_task
 from shoal.partition.handover import ReleasedRows
 from shoal.partition.recoding import build_groups, needs, recode
-from shoal.privacy.models import KAnonymity, PrivacyModel, check_constraints
+from shoal.privacy.models import KAnonymity, check_constraints
 from shoal.privacy.rules import make_guard
 
 
+@dataclass(eq=False, repr=False)
 class RPlusTree(Anonymizer):
     """Partition into disjoint boxes, and keep the release up to date when rows come and go.
 
@@ -107,33 +107,11 @@ class RPlusTree(Anonymizer):
     (['[31, 47]', '[31, 47]', '[31, 47]'], ['[25, 27]', '[25, 27]', '[31, 47]', '[31, 47]', '[31, 47]'])
     """
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        k: int = 5,
-        *,
-        constraints: Sequence[PrivacyModel] = (),
-        recoding: str = "interval",
-        suppression: float = 0.0,
-        missing: Missing = "value",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            k,
-            constraints=constraints,
-            recoding=recoding,
-            suppression=suppression,
-            missing=missing,
-            random_state=random_state,
-        )
-        self.n_jobs = n_jobs
+    _: KW_ONLY
+    n_jobs: int | None = None
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {"n_jobs": JOBS}
     _holds_rows = ("_frame",)
-    _frame: nw.DataFrame[Any] | None
-    _kept: ReleaseState | None
 
     def insert(self, X: Any) -> Delta:
         """Add rows to the table, and change the release of their groups only.
@@ -203,7 +181,8 @@ class RPlusTree(Anonymizer):
 
     @labels_.setter
     def labels_(self, labels: np.ndarray) -> None:
-        self._labels, self._kept = labels, None
+        self._labels = labels
+        self._kept: ReleaseState | None = None
 
     @property
     def groups_(self) -> Any:
@@ -249,7 +228,9 @@ class RPlusTree(Anonymizer):
         # Row labels of pandas can identify people, as identifiers do.
         kept = nw.maybe_reset_index(rows.frame.drop([attribute.name for attribute in self.schema_.identifiers]))
         # The caller may modify an array later.
-        self._frame = frames.take_rows(kept, np.arange(len(kept))) if self._from_array else kept
+        self._frame: nw.DataFrame[Any] | None = (
+            frames.take_rows(kept, np.arange(len(kept))) if self._from_array else kept
+        )
         return table
 
     def _place(self, codes: np.ndarray) -> np.ndarray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
@@ -17,16 +18,15 @@ from shoal._kernels import sangreea_tree
 from shoal._kernels.guard import Guard
 from shoal._kernels.sangreea_space import Space
 from shoal.anonymizers._base import Anonymizer
-from shoal.data.schema import Schema
-from shoal.data.table import Missing, Table
+from shoal.data.table import Table
 from shoal.errors import GuaranteeWarning, ShoalError
 from shoal.parameters import WEIGHTS, Choice, Constraint, Described, Real, Whole
 from shoal.partition.clusters import Clustering, codes_of, measure_space, weights_of
 from shoal.partition.networks import Network, cluster_graph, read_network, structural_loss, weigh_links
-from shoal.privacy.models import PrivacyModel
 from shoal.privacy.rules import membership, released_rows
 
 
+@dataclass(eq=False, repr=False)
 class SaNGreeA(Anonymizer):
     """Partition by greedy clusters: each adds the row with which it costs least, until it has k.
 
@@ -101,36 +101,12 @@ class SaNGreeA(Anonymizer):
     ['[25, 31]', '[45, 52]', '[25, 31]', '[45, 52]', '[25, 31]', '[45, 52]']
     """
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        k: int = 5,
-        *,
-        weights: Mapping[str, float] | None = None,
-        start: str | int = "first",
-        edges: Any = None,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        constraints: Sequence[PrivacyModel] = (),
-        recoding: str = "interval",
-        suppression: float = 0.0,
-        missing: Missing = "value",
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            k,
-            constraints=constraints,
-            recoding=recoding,
-            suppression=suppression,
-            missing=missing,
-            random_state=random_state,
-        )
-        self.weights = weights
-        self.start = start
-        self.edges = edges
-        self.alpha = alpha
-        self.beta = beta
+    _: KW_ONLY
+    weights: Mapping[str, float] | None = None
+    start: str | int = "first"
+    edges: Any = None
+    alpha: float = 1.0
+    beta: float = 1.0
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "weights": WEIGHTS | None,
