@@ -60,9 +60,10 @@ def test_no_private_attribute_is_read_from_outside():
     ours = {name for names in defined.values() for name in names if is_private(name)} - NAMED_TUPLES
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr in ours:
-                if node.attr not in of_package[package_of(path)]:
-                    read.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}")
+            if not isinstance(node, ast.Attribute) or node.attr not in ours:
+                continue
+            if node.attr not in of_package[package_of(path)]:
+                read.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}")
     assert not read
 
 
