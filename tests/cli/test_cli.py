@@ -28,6 +28,7 @@ from shoal.datasets import make_census
 from shoal.errors import GuaranteeWarning, ShoalError
 from shoal.jobs import release as job
 from shoal.models import load_model, make_model, read_target, save_model
+from shoal.partition.recoding import RECODINGS
 
 COMMANDS = ["inspect", "anonymize", "check", "protect", "train", "frontier", "methods", "datasets", "demo"]
 # Values that a careless reader would change: leading zeros, trailing zeros, blanks, quotes, separators, line ends.
@@ -858,6 +859,8 @@ def test_methods(call):
     assert "accuracy-guided" in out
     listed = parse(call("methods --json")[1])["methods"]
     assert all(method["name"] and method["about"].endswith(".") for method in listed)
+    assert "median of each number" in out
+    assert [one["name"] for one in parse(call("methods --json")[1])["recodings"]] == [*RECODINGS, "level"]
 
 
 def test_datasets(call):

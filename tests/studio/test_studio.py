@@ -93,6 +93,21 @@ def test_every_method_can_be_chosen(workspace, method):
     assert found.result["utility"] is None
 
 
+def test_a_recoding_can_be_chosen_and_goes_where_the_method_has_none(workspace):
+    found = run_with(workspace, method="flash", recoding="level", k=5, model=None)
+    assert found.error == ""
+    assert workspace.change(method="mondrian").recoding is None
+    with pytest.raises(ShoalError, match="recoding must be 'interval', .* or None, got 'level'"):
+        workspace.change(recoding="level")
+    ages = {row[0] for row in run_with(workspace, recoding="mean").result["sample"]["after"]}
+    assert workspace.release().parameters["recoding"] == "mean"
+    assert all(float(age) > 0 for age in ages)
+    assert workspace.settings.recoding_for_models == "mean"
+    assert workspace.change(recoding="set").recoding_for_models == "representative"
+    assert "--recoding set" in exports.command(workspace)
+    assert "recoding='set'" in exports.snippet(workspace)
+
+
 def test_weights_matter_and_what_cannot_be_reached_is_told(workspace):
     quasi = [one.name for one in workspace.schema.quasi]
     plain = run_with(workspace, method="sangreea", k=10, model=None).result["loss"]["by_attribute"]

@@ -373,6 +373,11 @@ async def test_figures_follow_method_k_and_weights(ada, census):
     other = await ada.sees_figures(census, method="hilbert", k=20)
     assert other["loss"] != coarse["loss"]
     assert "Hilbert" in ada.text("method-told")
+    ada.choose("recoding", "set")
+    assert (await ada.sees_figures(census, recoding="set"))["loss"] != other["loss"]
+    await ada.reads("recoding-told", "sets of values instead of nodes")
+    ada.choose("recoding", "default of the method")
+    await ada.sees_figures(census, recoding=None)
 
     ada.put("k", "2.5")
     await ada.reads("run-error", "k must be a whole number from 2 to 10,000, got 2.5.")

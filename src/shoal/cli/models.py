@@ -52,7 +52,7 @@ def protect(
     test_size: TestSize = 0.2,
     method: Method = "accuracy-guided",
     recoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="How to publish groups, such as representative or medoid.")
+        str | None, typer.Option(metavar="NAME", help="How to publish groups, not as texts: see 'shoal methods'.")
     ] = None,
     seed: Annotated[int, typer.Option(parser=whole, help="Random seed of the split, the method and the models.")] = 0,
     option: MethodOption = None,
@@ -348,7 +348,7 @@ def frontier(
     seeds: Annotated[int, typer.Option(parser=whole, help="Number of random splits of the rows.")] = 5,
     test_size: TestSize = 0.2,
     recoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="How to publish groups, such as representative or median.")
+        str | None, typer.Option(metavar="NAME", help="How to publish groups, not as texts: see 'shoal methods'.")
     ] = None,
     loss: Annotated[
         float, typer.Option(parser=number, help="Acceptable loss of the score; 0.01 is one percentage point.")

@@ -62,19 +62,20 @@ def methods(json: Json = False) -> None:
     """List the methods that partition a table into groups, with their options.
 
     Use a name for the option --method of 'shoal anonymize', and set its options
-    with --option NAME=VALUE.
+    with --option NAME=VALUE. The recodings, for the option --recoding, follow.
 
     For example:
       shoal methods
     """
     from shoal.anonymizers import describe_methods, find_method, options_of
+    from shoal.partition.recoding import describe_recodings
 
     found = {}
     for name, about in describe_methods().items():
         # A model has an option of its own, --model.
         constraints = options_of(find_method(name))
         found[name] = about, {option: str(one) for option, one in constraints.items() if option != "model"}
-    render.methods(found, json=json)
+    render.methods(found, describe_recodings(), json=json)
 
 
 def datasets(

@@ -106,9 +106,7 @@ def anonymize(
     recoding: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="How to publish groups: interval, set, level (Flash), representative, medoid, centroid, median, "
-            "majority, mean or sample; the default depends on the method.",
+            metavar="NAME", help="How to publish groups: see 'shoal methods'; the default depends on the method."
         ),
     ] = None,
     suppress: Annotated[

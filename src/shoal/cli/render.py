@@ -201,16 +201,19 @@ def _by_name(result: Any) -> Any:
     return [_by_name(one) for one in result] if isinstance(result, (list, tuple)) else result
 
 
-def methods(found: Mapping[str, tuple[str, Mapping[str, str]]], *, json: bool) -> None:
-    """Print the methods, each with its description and its options."""
+def methods(found: Mapping[str, tuple[str, Mapping[str, str]]], recodings: Mapping[str, str], *, json: bool) -> None:
+    """Print the methods, each with its description and its options, and the recodings."""
     if json:
         rows = [{"name": name, "about": about, "options": options} for name, (about, options) in found.items()]
-        return _print_json(methods=rows)
+        return _print_json(methods=rows, recodings=[{"name": name, "about": text} for name, text in recodings.items()])
     table = _table(None, "method", "description and options")
     for name, (about, options) in found.items():
         lines = [f"[dim]{option}: {_safe(text)}[/dim]" for option, text in options.items()]
         table.add_row(name, "\n".join([about, *lines]))
-    return console().print(table)
+    others = _table(None, "recoding", "a group is released as")
+    for name, about in recodings.items():
+        others.add_row(name, about)
+    return console().print(table, "", others)
 
 
 def datasets(infos: Sequence[DatasetInfo], *, json: bool) -> None:

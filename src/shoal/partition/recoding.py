@@ -34,7 +34,7 @@ class GroupRecoding:
 
     name: str
     description: str
-    """What a group is released as."""
+    """Values that a group is released as."""
     publishes: Published
     """``"texts"`` that cover the values of all rows of the group, one ``"row"`` of the group, ``"values"`` of each
     attribute that occur in it, or also computed ``"numbers"`` for numeric attributes."""
@@ -59,6 +59,11 @@ def recoding(
         return function
 
     return register
+
+
+def describe_recodings() -> dict[str, str]:
+    """Return what each recoding releases a group as, by its name."""
+    return {one.name: one.description for one in (*RECODINGS.values(), LEVEL)}
 
 
 def recodings_that_publish(*kinds: Published) -> list[str]:

@@ -15,6 +15,7 @@ from shoal import __version__
 from shoal.anonymizers import describe_methods
 from shoal.data.schema import KINDS, ROLES
 from shoal.errors import ShoalError
+from shoal.partition.recoding import describe_recodings
 from shoal.privacy.base import Control
 from shoal.studio import exports, hierarchies
 from shoal.studio.runs import plain
@@ -80,6 +81,7 @@ class SettingsChange(_LevelsChange):  # type: ignore[misc]
     """Settings to change."""
 
     method: str | None = None
+    recoding: str | None = None
     k: Annotated[int, Field(ge=K.least, le=K.most)] | None = None
     suppression: Annotated[float, Field(ge=SUPPRESSION.least, le=SUPPRESSION.most)] | None = None
     model: str | None = None
@@ -154,8 +156,9 @@ def show_workspace(workspace: FromRequest) -> dict[str, Any]:
 
 @router.get("/choices", tags=["data"])
 def choices() -> dict[str, Any]:
-    """Return the possible roles, kinds, methods and ways to build hierarchies."""
-    return {"roles": ROLES, "kinds": KINDS, "methods": describe_methods(), "hierarchies": hierarchies.BUILDERS}
+    """Return the possible roles, kinds, methods, recodings and ways to build hierarchies."""
+    found = {"roles": ROLES, "kinds": KINDS, "methods": describe_methods(), "hierarchies": hierarchies.BUILDERS}
+    return found | {"recodings": describe_recodings()}
 
 
 @router.get("/files", tags=["data"])
@@ -251,7 +254,7 @@ def drop_hierarchy(workspace: FromRequest, name: str) -> None:
 
 @router.patch("/settings", tags=["shape"])
 def change_settings(workspace: FromRequest, asked: SettingsChange) -> dict[str, Any]:
-    """Change the release settings; null removes a level or the model."""
+    """Change the release settings; null removes a level, the recoding or the model."""
     given = asked.model_dump(exclude_unset=True)
     for name in ("method", "k", "suppression", "weights"):
         if name in given and given[name] is None:

@@ -14,7 +14,6 @@ from shoal.anonymizers import find_method
 from shoal.attacks.membership import MEMBERSHIP
 from shoal.data import files
 from shoal.data.schema import Schema
-from shoal.evaluation.plan import usable_recoding
 from shoal.evaluation.protected_model import ProtectedModel
 from shoal.jobs.audit import Audit, audit
 from shoal.jobs.compare_audits import compare_audits
@@ -49,7 +48,7 @@ def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable
             settings.k,
             constraints=tuple(settings.constraints()),
             suppression=settings.suppression,
-            recoding=usable_recoding(settings.method, None),
+            recoding=settings.recoding_for_models,
             random_state=SEED,
             **settings.options(),
         ),

@@ -34,6 +34,7 @@ def command(workspace: Workspace) -> str:
     words += ["--k", str(settings.k)]
     for key, level in settings.levels.items():
         words += [option_of(key).flag, f"{level:g}"]
+    words += ["--recoding", settings.recoding] if settings.recoding else []
     words += ["--suppress", f"{settings.suppression:g}"] if settings.suppression else []
     for name, value in settings.options().items():
         words += ["--option", f"{name}={value}"]
@@ -48,8 +49,10 @@ def snippet(workspace: Workspace) -> str:
     others = [f"from {home} import {name}" for name, home in homes.items() if name not in shoal.__all__]
     asked = ", ".join(_call_of(one) for one in settings.constraints())
     further = "".join(f", {name}={value!r}" for name, value in settings.options().items())
+    recoded = f", recoding={settings.recoding!r}" if settings.recoding else ""
     suppressed = f", suppression={settings.suppression!r}" if settings.suppression else ""
     listed = f", constraints=[{asked}]" if asked else ""
+    given = f"{listed}{recoded}{suppressed}"
     return "\n".join(
         [
             f"from shoal import {', '.join(sorted(names, key=str.lower))}",
@@ -58,7 +61,7 @@ def snippet(workspace: Workspace) -> str:
             "",
             f"frame = read_table({source_name(workspace)!r})",
             'schema = Schema.from_toml("schema.toml")  # includes the weights',
-            f"release = anonymize(frame, schema, k={settings.k}, method={settings.method!r}{listed}{suppressed}, "
+            f"release = anonymize(frame, schema, k={settings.k}, method={settings.method!r}{given}, "
             f"random_state={SEED}{further})",
             'release.to_csv("released.csv")',
             "print(release)",

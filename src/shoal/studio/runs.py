@@ -16,7 +16,6 @@ from shoal.data.schema import Schema
 from shoal.datasets import make_census
 from shoal.errors import ShoalError
 from shoal.evaluation.comparison import Comparison, compare, part_rows
-from shoal.evaluation.plan import usable_recoding
 from shoal.evaluation.scores import seeded, telling_why
 from shoal.jobs.release import Release, anonymize
 from shoal.models.targets import features
@@ -108,7 +107,7 @@ def release_table(
         "suppressed": release.suppressed,
         "k": release.k,
         "sizes": count_sizes(release.checked.sizes),
-        "loss": {"ncp": release.loss.ncp, "by_attribute": dict(release.loss.by_attribute)},
+        "loss": plain(release.loss._asdict()),
         "risk": release.risk._asdict(),
         "privacy": [
             {
@@ -131,7 +130,8 @@ def anonymize_with(settings: Settings, frame: pl.DataFrame, schema: Schema, reco
     """Release a table with these settings."""
     return anonymize(
         frame, settings.weighted(schema), settings.k, method=settings.method, constraints=settings.constraints(),
-        recoding=recoding, suppression=settings.suppression, random_state=SEED, **settings.options(),
+        recoding=recoding or settings.recoding, suppression=settings.suppression, random_state=SEED,
+        **settings.options(),
     )  # fmt: skip
 
 
@@ -192,8 +192,7 @@ def compare_models(frame: pl.DataFrame, schema: Schema, settings: Settings, raw:
     """Compare a model trained on raw rows with one trained on their release, on held-out rows."""
     step(f"Training a {raw.name} on the release")
     parts, names = raw.parts, features(schema)
-    recoding = usable_recoding(settings.method, None)
-    release = anonymize_with(settings, frame[parts.rows.tolist()], schema, recoding)
+    release = anonymize_with(settings, frame[parts.rows.tolist()], schema, settings.recoding_for_models)
     released, y = release.frame.select(names), parts.y[release.rows]
     with telling_why(raw.name):
         retrained = seeded(raw.estimator, SEED).fit(released, y)

@@ -8,8 +8,10 @@ from typing import Any
 from shoal.anonymizers import find_method
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
+from shoal.evaluation.plan import USABLE, usable_recoding
 from shoal.models.named import model_names
-from shoal.parameters import Real, Whole
+from shoal.parameters import Constraint, Real, Whole, constraints_of
+from shoal.partition.recoding import describe_recodings
 from shoal.privacy.base import Control, LevelOption, PrivacyModel
 from shoal.privacy.models import MODELS
 from shoal.studio.estimators import is_file_name
@@ -29,6 +31,8 @@ class Settings:
     k: int = 10
     levels: dict[str, float] = field(default_factory=dict)
     """Requested levels besides k, by the keys of the privacy models; callers see each as a setting."""
+    recoding: str | None = None
+    """None is the default of the method."""
     suppression: float = 0.0
     model: str | None = "tree"
     weights: dict[str, float] = field(default_factory=dict)
@@ -40,6 +44,9 @@ class Settings:
         for name in changes:
             if name not in known:
                 raise ShoalError(f"There is no setting {name!r}: choose {', '.join(sorted(known))}.")
+        method = changes.get("method", self.method)
+        if self.recoding is not None and not _recodings_of(method).allows(self.recoding):
+            changes.setdefault("recoding", None)
         levels = {key: changes.pop(key, known[key]) for key in offered_levels()}
         made = replace(self, levels={key: one for key, one in levels.items() if one is not None}, **changes)
         made.check()
@@ -47,7 +54,7 @@ class Settings:
 
     def check(self) -> None:
         """Raise an error if a value is not valid."""
-        find_method(self.method)
+        (_recodings_of(self.method) | None).check("recoding", self.recoding)
         K.check("k", self.k)
         for key, level in self.levels.items():
             control = offered_levels()[key]
@@ -69,6 +76,11 @@ class Settings:
         quasi = {attribute.name for attribute in schema.quasi}
         return schema.with_weights(**{name: weight for name, weight in self.weights.items() if name in quasi})
 
+    @property
+    def recoding_for_models(self) -> str:
+        """Recoding of a release that a model is trained on, which keeps the domain of the values."""
+        return usable_recoding(self.method, self.recoding if self.recoding in USABLE else None)
+
     def options(self) -> dict[str, Any]:
         """Return additional parameters of the method."""
         return {"guide": FIXED_GUIDE} if self.method == "accuracy-guided" else {}
@@ -85,6 +97,16 @@ class Settings:
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """Create settings from the dictionary that :meth:`to_dict` returns."""
         return cls().changed(**values)
+
+
+def offered_recodings(method: str) -> dict[str, str]:
+    """Return the recodings of a method by name, each with its description."""
+    allowed = _recodings_of(method)
+    return {name: about for name, about in describe_recodings().items() if allowed.allows(name)}
+
+
+def _recodings_of(method: str) -> Constraint:
+    return constraints_of(find_method(method))["recoding"]
 
 
 def offered_levels() -> dict[str, Control]:

@@ -16,11 +16,13 @@ from shoal.privacy.base import Control
 from shoal.studio.estimators import ENDINGS
 from shoal.studio.pages import layout
 from shoal.studio.pages.figures import MODELS
-from shoal.studio.settings import LEAST_K, MOST_K, Settings, offered_levels
+from shoal.studio.settings import LEAST_K, MOST_K, Settings, offered_levels, offered_recodings
 
 MOST_BY_SLIDER = 100
 MOST_WEIGHT = 5.0
 NO_MODEL = ""
+OWN = ""
+"""The recoding that is the default of the method."""
 MODEL_FILES = ",".join(ENDINGS)
 STYLE = """
 .shoal-weights { display: grid; gap: .1rem .75rem; align-items: center; width: 100%;
@@ -51,6 +53,10 @@ class Controls:
         """Show the current settings, which other controls may have changed."""
         self._set_to = settings.to_dict()
         self._method.value, self._description.text = settings.method, describe_methods()[settings.method]
+        offered = offered_recodings(settings.method)
+        names = {OWN: "default of the method"} | {name: name for name in offered}
+        self._recoding.set_options(names, value=settings.recoding or OWN)
+        self._published.text = offered.get(settings.recoding or OWN, "")
         self._k.value, self._k_slider.value = settings.k, _by_slider(settings.k)
         for key, level in self._levels.items():
             level.value = settings.levels.get(key)
@@ -76,6 +82,13 @@ class Controls:
         self._method = layout.mark(ui.select(method_names(), label="Method", on_change=choose), "method")
         self._method.classes("w-full").props("dense outlined options-dense")
         self._description = layout.mark(ui.label("").classes("soft shoal-small -mt-2"), "method-told")
+
+        async def choose_recoding(event: Any) -> None:
+            await self._set("recoding", event.value or None)
+
+        self._recoding = ui.select({OWN: ""}, label="Recoding", on_change=choose_recoding)
+        layout.mark(self._recoding.classes("w-full").props("dense outlined options-dense"), "recoding")
+        self._published = layout.mark(ui.label("").classes("soft shoal-small -mt-2"), "recoding-told")
 
     def _choose_k(self) -> None:
         async def slide(event: Any) -> None:
