@@ -18,6 +18,7 @@ from shoal.data import frames
 from shoal.data.schema import Attribute, Schema
 from shoal.data.table import Column, Missing, encode_column
 from shoal.errors import DataError
+from shoal.parameters import Whole
 from shoal.partition.losses import Loss
 from shoal.partition.table_summary import ColumnSummary, TableSummary, is_plain_number, vocabulary
 from shoal.privacy.checking import Checked
@@ -28,6 +29,8 @@ MOST_VALUES = 1_000_000
 """Maximum number of distinct values of a column, unless only the ends of its values must be known."""
 NO_ROWS = "The table has no rows: there is nothing to release or to check."
 CHANGED = "The table has changed since its rows were counted, so nothing is released: start again."
+COUNT = Whole(least=1) | None
+"""Constraint on optional numbers of rows or threads."""
 ROWS = "__shoal_rows"
 """Name of the column with the number of equal rows."""
 VALUE, CODE = "__shoal_value", "__shoal_code"
@@ -235,3 +238,10 @@ def require_few_values(name: str, n_values: int) -> None:
         raise DataError(
             f"Attribute {name!r} has more than {MOST_VALUES:,} different values: make it numeric or coarser first."
         )
+
+
+def not_numeric(name: str, value: Any) -> DataError:
+    """Return the error of a numeric attribute with another value."""
+    return DataError(
+        f"Attribute {name!r} is numeric, but holds {value!r}: make it nominal in the schema, or fix the value."
+    )

@@ -61,9 +61,7 @@ def release_fragment(
     raw = raw.drop(left_out(y, cut.schema))
     seen = mark_missing(raw, marks, cut.schema.names)
     part = release_part(cut.method, seen, cut.summary, guide, number, checked_later=checked_later, as_names=as_names)
-    written = as_written(
-        part.frame, raw, cut.schema, cut.method.recoding, marks, cut.summary.dates, as_names=as_names
-    )
+    written = as_written(part.frame, raw, cut.schema, cut.method.recoding, marks, cut.summary.dates, as_names=as_names)
     return part._replace(frame=None), written
 
 
@@ -87,7 +85,9 @@ def release_part(
     # The first fragment keeps the seed: a single fragment is released as the table would be.
     if own.random_state is not None and number > 0:
         own.random_state = np.random.SeedSequence([seed_of(own.random_state), number]).generate_state(1)[0]
-    return measure_part(own, own.release_rows(frame, y, summary=summary, as_names=as_names), checked_later=checked_later)
+    return measure_part(
+        own, own.release_rows(frame, y, summary=summary, as_names=as_names), checked_later=checked_later
+    )
 
 
 def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: bool = False) -> PartialRelease:
@@ -120,7 +120,9 @@ def _require_constraints(
 def require_columns(names: Collection[str], schema: Schema, y: str | None) -> None:
     """Refuse a table without the columns of the schema, or without the column that guides the method."""
     if y is not None and y not in names:
-        raise DataError(f"The table has no column {y!r} to guide the method: choose among {', '.join(list(names)[:12])}.")
+        raise DataError(
+            f"The table has no column {y!r} to guide the method: choose among {', '.join(list(names)[:12])}."
+        )
     require_same_columns([name for name in names if name not in left_out(y, schema)], schema)
 
 

@@ -20,13 +20,13 @@ from shoal.engines.base import (
     LeafTally,
     SplitTest,
     leaf_expression,
+    not_numeric,
     read_extremes,
     require_few_values,
     rows_of_leaves,
     values_for_true,
     values_of,
 )
-from shoal.errors import DataError
 from shoal.partition.table_summary import ColumnSummary, is_plain_number
 
 if TYPE_CHECKING:
@@ -126,10 +126,7 @@ class SparkEngine(Engine["Column"]):
         for j, name in enumerate(names):
             fitting = [kind for kind in kinds if found[f"{kind}{j}"][0] is None]
             if not fitting:
-                raise DataError(
-                    f"Attribute {name!r} is numeric, but holds {found[f'{kinds[0]}{j}'][0]!r}: make it nominal in the "
-                    "schema, or fix the value."
-                )
+                raise not_numeric(name, found[f"{kinds[0]}{j}"][0])
             chosen[name] = self.values[name].try_cast(fitting[0])
         return chosen
 

@@ -13,7 +13,7 @@ import polars as pl
 from shoal.anonymizers import Anonymizer
 from shoal.data.files import as_marks, find_separator
 from shoal.data.schema import Schema, require_schema
-from shoal.engines.base import StagedRelease
+from shoal.engines.base import COUNT, StagedRelease
 from shoal.engines.partial_release import require_columns
 from shoal.engines.spark.anonymizer import ROWS_PER_FRAGMENT, SparkAnonymizer
 from shoal.engines.spark.checking import check
@@ -38,7 +38,8 @@ from shoal.engines.spark.worker import run_generating_task, run_task
 from shoal.engines.tasks.checking import check_pieces
 from shoal.engines.tasks.engine import PieceEngine, PieceReader, can_compare, pieces_of, plain_types, rows_per_task
 from shoal.engines.tasks.release import release_pieces
-from shoal.errors import DataError, ShoalError
+from shoal.errors import DataError
+from shoal.parameters import SEED
 from shoal.partition.losses import Loss
 from shoal.privacy.checking import Checked, Judge, require_checkable
 from shoal.privacy.models import PrivacyModel, check_constraints
@@ -65,7 +66,8 @@ def stage(
 
     The parameters are those of :func:`shoal.jobs.release.anonymize_file`.
     """
-    _require_rows_and_seed(rows_per_fragment, method.random_state)
+    COUNT.check("rows_per_fragment", rows_per_fragment)
+    (SEED | None).check("random_state", method.random_state)
     marks = as_marks(missing_marks)
     request = ReleaseRequest(method, rows_per_fragment, y, marks, method.random_state or 0, separator)
     with running_spark(master, memory) as spark, errors_in_one_sentence():
@@ -120,8 +122,8 @@ class StagedTable(NamedTuple):
         checked = check(self._read(), self.schema, constraints)
         if self.n_rows is not None and checked.rows != self.n_rows:
             raise DataError(
-                f"Only {checked.rows} of the {self.n_rows} written rows can be read again, because empty lines of a CSV "
-                "file are not rows: name a Parquet file."
+                f"Only {checked.rows} of {self.n_rows} rows can be read again, because an empty line of a CSV file is "
+                "not a row: name a Parquet file."
             )
         return checked
 
@@ -201,9 +203,7 @@ def _stage_files(
         pieces = pieces_of(local_path(spark, source), max(fitting, rows_per_fragment))
         engine = PieceEngine(SparkTaskRunner(spark), pieces, reader, local_path(spark, sorted_rows))
         place_here = local_path(spark, place)
-        yield release_pieces(
-            engine, request.method, place_here, rows_per_fragment=rows_per_fragment, seed=request.seed
-        )
+        yield release_pieces(engine, request.method, place_here, rows_per_fragment=rows_per_fragment, seed=request.seed)
 
 
 def _check_opened(
@@ -274,10 +274,3 @@ def check_files(
             return checked
         table = read(spark, source, separator)
         return check(table, schema, constraints, threshold=threshold, missing_marks=missing_marks)
-
-
-def _require_rows_and_seed(rows_per_fragment: Any, random_state: Any) -> None:
-    if rows_per_fragment is not None and not (isinstance(rows_per_fragment, int) and rows_per_fragment >= 1):
-        raise ShoalError(f"rows_per_fragment={rows_per_fragment!r} is not possible: choose a whole number of at least 1.")
-    if random_state is not None and not (isinstance(random_state, int) and 0 <= random_state < 2**32):
-        raise ShoalError(f"random_state={random_state!r} is not a seed: choose a whole number from 0 to 4294967295, or None.")

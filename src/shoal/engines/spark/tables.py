@@ -66,7 +66,7 @@ def _read_csv(spark: RunningSpark, source: str, separator: str | None) -> DataFr
     if len({name.lower() for name in names}) < len(names) or "" in names:
         listed = ", ".join(map(repr, names))
         raise DataError(
-            f"{source!r} has columns without a name, or with names that Spark does not distinguish: {listed}: rename some."
+            f"{source!r} has columns without a name, or with names that Spark equates, {listed}: rename some."
         )
     _require_whole_text(spark, source, len(names))
     # Otherwise Spark silently cuts or fills lines that do not fit the columns, also if only some columns are read, and
@@ -260,9 +260,7 @@ def require_free(spark: RunningSpark, out: str) -> None:
         raise DataError(f"The folder {parent!r} of {out!r} does not exist: create it first.")
     if is_csv(out) and _as_it_is(out) != out:
         # Spark takes every name for a pattern if values may contain line breaks.
-        raise DataError(
-            f"Spark cannot read files named {out!r}: choose a name without any of [ ] {{ }} * ? \\."
-        )
+        raise DataError(f"Spark cannot read files named {out!r}: choose a name without any of [ ] {{ }} * ? \\.")
 
 
 def absolute_name(spark: RunningSpark, name: str | Path) -> str:
