@@ -367,7 +367,7 @@ def test_sessions_are_saved_and_loaded(session, tmp_path):
     for broken in ({"first": [0.0]}, {"weights": None}, {"choice": "third"}, {"second": [float("nan")] * len(QUASI)}):
         kept = session.to_dict()
         kept["log"][0] = kept["log"][0] | broken
-        with pytest.raises(DataError, match="These are no answers of a session"):
+        with pytest.raises(DataError, match="These are not the answers of a session"):
             WeightSession.from_dict(kept, FRAME, SCHEMA)
     with pytest.raises(DataError, match="cannot be read"):
         WeightSession.load(tmp_path / "none.json", FRAME, SCHEMA)
@@ -392,7 +392,7 @@ def test_bad_input_gets_one_sentence(session):
         session.answer("first")
     session.ask()
     for wrong in ("third", 2, None, True, 1.5, ["first"]):
-        with pytest.raises(ShoalError, match="is none: choose first, second, skip"):
+        with pytest.raises(ShoalError, match="is not an answer: choose first, second, skip"):
             session.answer(wrong)
     with pytest.raises(ShoalError, match="no answer to take back"):
         session.undo()
@@ -401,8 +401,8 @@ def test_bad_input_gets_one_sentence(session):
 @pytest.mark.parametrize(
     ("columns", "culprit"),
     [
-        ({"a": [1] * 20, "b": ["x"] * 20}, "because of a, b none has more than one value"),
-        ({"a": list(range(20)), "b": ["x"] * 20}, "because of a, b only 'a' has more than one value"),
+        ({"a": [1] * 20, "b": ["x"] * 20}, "because none of a, b has several values"),
+        ({"a": list(range(20)), "b": ["x"] * 20}, "because only 'a' of a, b has several values"),
         ({"a": [1, 2] * 10, "b": ["x", "y"] * 10}, "No question was found, because few groups of 5 rows"),
     ],
 )

@@ -20,7 +20,7 @@ from shoal.engines.base import ROWS, Engine, summarize
 from shoal.engines.partial_release import PartialRelease, measure_part
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.partition.handover import FittedPartition, ReleasedRows
-from shoal.partition.recoding import TEXT_RECODINGS, release_frame
+from shoal.partition.recoding import recodings_that_publish, release_frame
 from shoal.partition.table_summary import TableSummary
 from shoal.privacy.models import KAnonymity, check_constraints
 from shoal.privacy.rules import membership
@@ -55,12 +55,12 @@ def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> FittedT
     """
     schema = method.schema
     assert schema is not None
-    if method.recoding_in_use not in TEXT_RECODINGS:
+    if method.recoding_in_use not in recodings_that_publish("texts"):
         if method.works_on_parts():
             return None
         raise ShoalError(
             f"recoding={method.recoding_in_use!r} needs all rows of a group, which may be anywhere in the table: "
-            f"choose {', '.join(TEXT_RECODINGS)}, or work in memory."
+            f"choose {', '.join(recodings_that_publish('texts'))}, or work in memory."
         )
     constraints = (KAnonymity(method.k), *check_constraints(method.constraints))
     member_of = membership(constraints)

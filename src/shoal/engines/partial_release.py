@@ -22,8 +22,8 @@ from shoal.data.value_text import plain_text
 from shoal.engines.fragments import Fragmentation
 from shoal.errors import DataError, GuaranteeError
 from shoal.partition.handover import ReleasedRows
-from shoal.partition.losses import Loss
-from shoal.partition.recoding import TEXT_RECODINGS
+from shoal.partition.losses import LOSSES, GroupSizes, Loss, LossMeasure, each_loss, sum_sizes
+from shoal.partition.recoding import recodings_that_publish
 from shoal.partition.table_summary import TableSummary
 from shoal.privacy.counts import count_groups
 from shoal.privacy.models import KAnonymity, check_constraints, show_level
@@ -34,12 +34,8 @@ class PartialRelease(NamedTuple):
     """The release of a part of a table."""
 
     frame: nw.DataFrame[Any] | None
-    n_rows: int
-    """Rows that are handed out."""
-    n_groups: int
-    n_suppressed: int
-    squares: float
-    """Sum of the squared sizes of the groups."""
+    sizes: GroupSizes
+    """Sizes of the groups, counting the rows that are handed out."""
     loss: Loss
 
 
@@ -99,8 +95,7 @@ def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: b
     loss = released.loss(members, is_part=table.weights is None)
     counts = count_groups(labels, (), members, table.weights).sizes
     sizes, n_suppressed = (counts[:-1], int(counts[-1])) if (labels < 0).any() else (counts, 0)
-    squares = float((sizes.astype(float) ** 2).sum())
-    return PartialRelease(frame, int(counts.sum()), int(np.count_nonzero(sizes)), n_suppressed, squares, loss)
+    return PartialRelease(frame, sum_sizes(sizes, n_suppressed), loss)
 
 
 def _require_constraints(
@@ -136,46 +131,43 @@ def seed_of(random_state: Any) -> int:
     return int(random_state) if isinstance(random_state, numbers.Integral) else int(random_state.randint(2**31))
 
 
-N_NUMBERS = 8
+ADDED_UP = [one.name for one in LOSSES.values() if one.adds in ("mean", "sum")]
+"""Losses of a table that follow from those of its parts."""
+N_SIZES = len(GroupSizes._fields)
+N_NUMBERS = N_SIZES + len(ADDED_UP)
 """Number of the figures of a part, before those of its attributes."""
 
 
 def as_numbers(part: PartialRelease) -> list[float]:
     """Return the loss of a part as numbers that can be summed over parts."""
-    n, loss = part.n_rows, part.loss
-    sums = [float(n), float(part.n_groups), float(part.n_suppressed), part.squares, loss.gil]
-    return sums + [n * value for value in (loss.ncp, loss.granularity, loss.ngil, *loss.by_attribute.values())]
+    n, loss = part.sizes.n_rows, part.loss
+    added = [loss.values[name] * (n if LOSSES[name].adds == "mean" else 1) for name in ADDED_UP]
+    return [*map(float, part.sizes), *added, *(n * value for value in loss.by_attribute.values())]
 
 
 def from_numbers(numbers: Sequence[float], names: Sequence[str]) -> PartialRelease:
     """Return all parts as one from the sums of their numbers; ``names`` are those of the attributes."""
-    n_rows, n_groups, n_suppressed, squares, gil = numbers[:5]
-    ncp, granularity, ngil, *lost = (value / max(n_rows, 1) for value in numbers[5:])
-    by_attribute = dict(zip(names, lost, strict=True))
-    # The discernibility and the average size follow from the sizes of groups once all parts are known.
-    loss = Loss(ncp, granularity, gil, ngil, math.nan, math.nan, math.nan, by_attribute)
-    return PartialRelease(None, int(n_rows), int(n_groups), int(n_suppressed), squares, loss)
+    sizes = GroupSizes(*map(int, numbers[:N_SIZES]))
+    per = {"mean": max(sizes.n_rows, 1), "sum": 1}
+    values = {name: numbers[N_SIZES + i] / per[LOSSES[name].adds] for i, name in enumerate(ADDED_UP)}
+    by_attribute = {name: value / per["mean"] for name, value in zip(names, numbers[N_NUMBERS:], strict=True)}
+    return PartialRelease(None, sizes, Loss(each_loss(sizes, lambda one: values.get(one.name, math.nan)), by_attribute))
 
 
 def add_losses(parts: Sequence[PartialRelease]) -> Loss:
     """Return the loss of all fragments; the entropy is unknown, as value frequencies in the whole table are."""
-    n, suppressed = sum(part.n_rows for part in parts), sum(part.n_suppressed for part in parts)
+    sizes = GroupSizes(*map(sum, zip(*(part.sizes for part in parts), strict=True)))
 
     def mean(values: Iterable[float]) -> float:
-        return sum(part.n_rows * value for part, value in zip(parts, values, strict=True)) / max(n, 1)
+        return sum(part.sizes.n_rows * value for part, value in zip(parts, values, strict=True)) / max(sizes.n_rows, 1)
 
-    return Loss(
-        ncp=mean(part.loss.ncp for part in parts),
-        granularity=mean(part.loss.granularity for part in parts),
-        gil=sum(part.loss.gil for part in parts),
-        ngil=mean(part.loss.ngil for part in parts),
-        discernibility=sum(part.squares for part in parts) + float(n) * suppressed,
-        average_group_size=(n - suppressed) / max(sum(part.n_groups for part in parts), 1),
-        non_uniform_entropy=math.nan,
-        by_attribute={
-            name: mean(part.loss.by_attribute[name] for part in parts) for name in parts[0].loss.by_attribute
-        },
-    )
+    def add(one: LossMeasure) -> float:
+        if one.adds == "never":
+            return math.nan
+        return (mean if one.adds == "mean" else sum)(part.loss.values[one.name] for part in parts)
+
+    names = parts[0].loss.by_attribute
+    return Loss(each_loss(sizes, add), {name: mean(part.loss.by_attribute[name] for part in parts) for name in names})
 
 
 def as_written(
@@ -196,9 +188,9 @@ def as_written(
     quasi = [one.name for one in schema.quasi]
     opened = frames.open_frame(released)
     frame = opened.to_native()
-    if recoding in TEXT_RECODINGS:
+    if recoding in recodings_that_publish("texts"):
         frame = frame.with_columns(_as_texts(opened[name], as_names=as_names) for name in quasi)
-    elif recoding == "mean":
+    elif recoding in recodings_that_publish("numbers"):
         means = [one.name for one in schema.quasi if one.kind == "numeric"]
         frame = frame.with_columns(_as_mean(frame[name], is_date=name in dates) for name in means)
     return restore_texts(frame, raw, schema, marks)
@@ -226,5 +218,5 @@ def _as_texts(series: nw.Series[Any], *, as_names: bool) -> pl.Series:
 def unchanged_part(schema: Schema, n_rows: int) -> PartialRelease:
     """Return the release of rows with equal quasi-identifiers, which are released as they are."""
     nothing = dict.fromkeys((one.name for one in schema.quasi), 0.0)
-    loss = Loss(0.0, 0.0, 0.0, 0.0, float(n_rows) ** 2, float(n_rows), 0.0, nothing)
-    return PartialRelease(None, n_rows, 1, 0, float(n_rows) ** 2, loss)
+    sizes = sum_sizes(np.array([n_rows]), 0)
+    return PartialRelease(None, sizes, Loss(each_loss(sizes, lambda one: 0.0), nothing))

@@ -37,7 +37,7 @@ from shoal.engines.spark.engine import SparkEngine, as_polars, quoted_column
 from shoal.engines.spark.worker import run_generating_task
 from shoal.errors import DataError, ShoalError
 from shoal.partition.losses import Loss
-from shoal.partition.recoding import TEXT_RECODINGS
+from shoal.partition.recoding import recodings_that_publish
 from shoal.privacy.rules import membership
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class SparkAnonymizer:
 
     def suppressed(self) -> int:
         """Return the number of suppressed rows; it is known when the loss is."""
-        return sum(part.n_suppressed for part in self._parts())
+        return sum(part.sizes.n_suppressed for part in self._parts())
 
     def _parts(self) -> list[PartialRelease]:
         if not hasattr(self, "_known"):
@@ -137,7 +137,7 @@ class SparkAnonymizer:
         assert self._released is not None
         names = [one.name for one in self.method.schema.quasi]
         found = _observed(self._observation) if membership(self.method.constraints) is None else None
-        n_rows = int(self.fragments_.sum()) - sum(part.n_rows for part in self._known)
+        n_rows = int(self.fragments_.sum()) - sum(part.sizes.n_rows for part in self._known)
         # A job that read only some of the rows has released only some fragments.
         if found is None or found[0] != n_rows:
             row = self._released.agg(*_sums(names)).first()
@@ -256,7 +256,8 @@ def _with_frequent(released: DataFrame, engine: SparkEngine, cut: Fragmentation,
             if field.name in values:
                 # Equal values may have several notations, such as 40 and 40.0: they are released in one.
                 value = values[field.name]
-                column = sf.lit(_as_text(value) if cut.method.recoding in TEXT_RECODINGS else value)
+                as_text = cut.method.recoding in recodings_that_publish("texts")
+                column = sf.lit(_as_text(value) if as_text else value)
             columns.append(column.cast(field.dataType).alias(field.name))
         released = released.unionByName(rows.select(*columns))
     return released
@@ -303,7 +304,7 @@ def _released_type(
     """Return the names and types of the released columns, which Spark must know before there are any rows."""
     from pyspark.sql import types
 
-    as_text = recoding in TEXT_RECODINGS
+    as_text, computed = (recoding in recodings_that_publish(kind) for kind in ("texts", "numbers"))
     quasi = {one.name: one for one in schema.quasi}
     hidden = {one.name for one in schema.identifiers} | set(left_out(y, schema))
     fields = []
@@ -311,7 +312,7 @@ def _released_type(
         kind = field.dataType
         if field.name in quasi and as_text:
             kind = types.StringType()
-        elif field.name in quasi and recoding == "mean" and quasi[field.name].kind == "numeric":
+        elif field.name in quasi and computed and quasi[field.name].kind == "numeric":
             kind = types.DateType() if field.name in dates else types.DoubleType()
         if field.name not in hidden:
             fields.append(types.StructField(field.name, kind))

@@ -32,7 +32,7 @@ from shoal.engines.tasks.engine import Piece, PieceEngine, PieceReader, TaskRunn
 from shoal.engines.tasks.exchange import UNFINISHED, RowExchange, written_atomically
 from shoal.errors import DataError
 from shoal.partition.losses import Loss
-from shoal.partition.recoding import TEXT_RECODINGS
+from shoal.partition.recoding import recodings_that_publish
 from shoal.privacy.checking import Checked, Judge
 from shoal.privacy.models import PrivacyModel
 
@@ -60,7 +60,7 @@ class StagedPieces(NamedTuple):
     @property
     def suppressed(self) -> int:
         """Number of suppressed rows."""
-        return sum(part.n_suppressed for part in self.parts)
+        return sum(part.sizes.n_suppressed for part in self.parts)
 
     def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
         """Measure every privacy model on the files, from their values alone."""
@@ -151,7 +151,7 @@ class Tasks(NamedTuple):
         raw = self.reader.from_numbers(self.rows.take(self.n_pieces, leaves.tolist()))
         if raw.height != self.cut.rows[fragment]:
             raise DataError(CHANGED)
-        if self.cut.method.recoding not in TEXT_RECODINGS:
+        if self.cut.method.recoding not in recodings_that_publish("texts"):
             # Suppressed rows have a mark in columns of texts, which enums lack, and missing values in others.
             raw = raw.with_columns(pl.col(pl.Enum).cast(pl.String))
         guide, marks = self.reader.guide, self.reader.marks
