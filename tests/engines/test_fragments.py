@@ -29,7 +29,7 @@ from shoal.data.table import encode
 from shoal.datasets import make_census
 from shoal.engines.base import CoarseTree, SplitTest
 from shoal.engines.fragments import _merge_small, fragment, merge_leaves
-from shoal.engines.partial_release import release_part
+from shoal.engines.partial_release import release_fragment
 from shoal.errors import GuaranteeError
 from shoal.partition.losses import all_losses
 from shoal.partition.table_summary import TableSummary
@@ -60,8 +60,8 @@ def released_in_parts(frame, method, rows, y=None):
     for one in range(len(cut.rows)):
         rows_of = np.flatnonzero(number == one)
         if len(rows_of):
-            part = release_part(cut.method, frame[rows_of], cut.summary, None if y is None else frame[rows_of][y], one)
-            parts.append(part.frame.to_native().with_columns(place=pl.Series(rows_of)))
+            released, _ = release_fragment(cut, frame[rows_of], one, y)
+            parts.append(released.with_columns(place=pl.Series(rows_of)))
     texts = [part.with_columns(pl.col(one.name for one in method.schema.quasi).cast(pl.String)) for part in parts]
     return pl.concat(texts).sort("place").drop("place"), cut
 

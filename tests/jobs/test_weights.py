@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from _simulated_people import SimulatedPerson
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
@@ -16,7 +17,7 @@ from shoal import Attribute, Flash, Hierarchy, Mondrian, SaNGreeA, Schema, Weigh
 from shoal.data.table import encode
 from shoal.datasets import fetch_adult, make_census
 from shoal.errors import DataError, ShoalError
-from shoal.jobs.weights import CERTAINTIES, SPREAD, SimulatedPerson, learn_weights
+from shoal.jobs.weights import CERTAINTIES, SPREAD, learn_weights
 from tables import tables
 
 CENSUS = make_census(800)

@@ -17,7 +17,7 @@ from shoal.data import frames
 from shoal.data.schema import Schema
 from shoal.data.table import encode_like
 from shoal.engines.base import ROWS, Engine, summarize
-from shoal.engines.partial_release import PartialRelease, measure_part
+from shoal.engines.partial_release import PartialLoss, measure_part
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.partition.handover import FittedPartition, ReleasedRows
 from shoal.partition.recoding import recodings_that_publish, release_frame
@@ -34,8 +34,8 @@ class FittedToCounts(NamedTuple):
     findings: dict[str, Any]
     schema: Schema
     """Schema of the whole table; the method was fitted to some of its columns."""
-    part: PartialRelease
-    """The loss of all rows, without the rows."""
+    part: PartialLoss
+    """The loss of all rows."""
     n_rows: int
 
     def release(self, frame: Any) -> nw.DataFrame[Any]:
@@ -76,7 +76,7 @@ def fit_to_counts(engine: Engine[Any], method: Anonymizer, most: int) -> FittedT
     rows = counted[ROWS].to_numpy().astype(np.int64)
     summary = summary._replace(sensitive=sensitive, spelled=None)
     released = fitted.release_rows(counted.select(names), summary=summary, weights=rows)
-    part = measure_part(fitted, released)._replace(frame=None)
+    part = measure_part(fitted, released)
     _require_same_groups(released, frames.open_frame(counted), type(fitted).__name__)
     return FittedToCounts(released.partition, method.recoding, fitted.findings(), schema, part, int(rows.sum()))
 

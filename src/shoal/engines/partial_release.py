@@ -24,16 +24,14 @@ from shoal.errors import DataError, GuaranteeError
 from shoal.partition.handover import ReleasedRows
 from shoal.partition.losses import LOSSES, GroupSizes, Loss, LossMeasure, each_loss, sum_sizes
 from shoal.partition.recoding import recodings_that_publish
-from shoal.partition.table_summary import TableSummary
 from shoal.privacy.counts import count_groups
 from shoal.privacy.models import KAnonymity, check_constraints, show_level
 from shoal.privacy.rules import membership, released_rows
 
 
-class PartialRelease(NamedTuple):
-    """The release of a part of a table."""
+class PartialLoss(NamedTuple):
+    """The loss of a part of a table."""
 
-    frame: nw.DataFrame[Any] | None
     sizes: GroupSizes
     """Sizes of the groups, counting the rows that are handed out."""
     loss: Loss
@@ -43,50 +41,32 @@ def release_fragment(
     cut: Fragmentation,
     raw: pl.DataFrame,
     number: int,
-    y: str | None,
-    marks: Sequence[str],
+    y: str | None = None,
+    marks: Sequence[str] = (),
     *,
     checked_later: bool = False,
     as_names: bool = False,
-) -> tuple[PartialRelease, pl.DataFrame]:
-    """Release the rows of a fragment, as they were read; return the loss, and the rows as they are written.
+) -> tuple[pl.DataFrame, PartialLoss]:
+    """Release the rows of a fragment as part of the whole table; return them as they are written, and the loss.
 
-    ``y`` is the column that guides the method, and ``marks`` stand for missing values.
+    ``y`` is the column that guides the method, and ``marks`` stand for missing values. For a model about a population,
+    the fragment has all rows of it, some of which are released. The groups are counted again unless they are
+    ``checked_later``. With ``as_names``, texts are released as enums.
     """
-    guide = None if y is None else frames.open_frame(raw)[y].to_numpy()
-    raw = raw.drop(left_out(y, cut.schema))
-    seen = mark_missing(raw, marks, cut.schema.names)
-    part = release_part(cut.method, seen, cut.summary, guide, number, checked_later=checked_later, as_names=as_names)
-    written = as_written(part.frame, raw, cut.schema, cut.method.recoding, marks, cut.summary.dates, as_names=as_names)
-    return part._replace(frame=None), written
-
-
-def release_part(
-    method: Anonymizer,
-    frame: Any,
-    summary: TableSummary,
-    y: Any,
-    number: int,
-    *,
-    checked_later: bool = False,
-    as_names: bool = False,
-) -> PartialRelease:
-    """Release the rows of a fragment as part of the whole table, and measure the loss.
-
-    ``y`` holds the value that guides the method for each row. For a model about a population, the frame holds all rows
-    of it, some of which are released. The groups are counted again unless they are ``checked_later``. With
-    ``as_names``, texts are released as enums.
-    """
-    own = clone(method)
+    schema, method = cut.schema, clone(cut.method)
     # The first fragment keeps the seed: a single fragment is released as the table would be.
-    if own.random_state is not None and number > 0:
-        own.random_state = np.random.SeedSequence([seed_of(own.random_state), number]).generate_state(1)[0]
-    return measure_part(
-        own, own.release_rows(frame, y, summary=summary, as_names=as_names), checked_later=checked_later
-    )
+    if method.random_state is not None and number > 0:
+        method.random_state = np.random.SeedSequence([seed_of(method.random_state), number]).generate_state(1)[0]
+    guide = None if y is None else frames.open_frame(raw)[y].to_numpy()
+    raw = raw.drop(left_out(y, schema))
+    seen = mark_missing(raw, marks, schema.names)
+    released = method.release_rows(seen, guide, summary=cut.summary, as_names=as_names)
+    loss = measure_part(method, released, checked_later=checked_later)
+    dates = cut.summary.dates
+    return as_written(released.frame, raw, schema, method.recoding, marks, dates, as_names=as_names), loss
 
 
-def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: bool = False) -> PartialRelease:
+def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: bool = False) -> PartialLoss:
     """Check the constraints on the rows that a fitted method has released, and measure the loss."""
     member_of, (frame, table, labels, _) = membership(method.constraints), released
     members = None if member_of is None else released_rows(table, member_of) != 0
@@ -95,7 +75,7 @@ def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: b
     loss = released.loss(members, is_part=table.weights is None)
     counts = count_groups(labels, (), members, table.weights).sizes
     sizes, n_suppressed = (counts[:-1], int(counts[-1])) if (labels < 0).any() else (counts, 0)
-    return PartialRelease(frame, sum_sizes(sizes, n_suppressed), loss)
+    return PartialLoss(sum_sizes(sizes, n_suppressed), loss)
 
 
 def _require_constraints(
@@ -138,23 +118,23 @@ N_NUMBERS = N_SIZES + len(ADDED_UP)
 """Number of the figures of a part, before those of its attributes."""
 
 
-def as_numbers(part: PartialRelease) -> list[float]:
+def as_numbers(part: PartialLoss) -> list[float]:
     """Return the loss of a part as numbers that can be summed over parts."""
     n, loss = part.sizes.n_rows, part.loss
     added = [loss.values[name] * (n if LOSSES[name].adds == "mean" else 1) for name in ADDED_UP]
     return [*map(float, part.sizes), *added, *(n * value for value in loss.by_attribute.values())]
 
 
-def from_numbers(numbers: Sequence[float], names: Sequence[str]) -> PartialRelease:
+def from_numbers(numbers: Sequence[float], names: Sequence[str]) -> PartialLoss:
     """Return all parts as one from the sums of their numbers; ``names`` are those of the attributes."""
     sizes = GroupSizes(*map(int, numbers[:N_SIZES]))
     per = {"mean": max(sizes.n_rows, 1), "sum": 1}
     values = {name: numbers[N_SIZES + i] / per[LOSSES[name].adds] for i, name in enumerate(ADDED_UP)}
     by_attribute = {name: value / per["mean"] for name, value in zip(names, numbers[N_NUMBERS:], strict=True)}
-    return PartialRelease(None, sizes, Loss(each_loss(sizes, lambda one: values.get(one.name, math.nan)), by_attribute))
+    return PartialLoss(sizes, Loss(each_loss(sizes, lambda one: values.get(one.name, math.nan)), by_attribute))
 
 
-def add_losses(parts: Sequence[PartialRelease]) -> Loss:
+def add_losses(parts: Sequence[PartialLoss]) -> Loss:
     """Return the loss of all fragments; the entropy is unknown, as value frequencies in the whole table are."""
     sizes = GroupSizes(*map(sum, zip(*(part.sizes for part in parts), strict=True)))
 
@@ -215,8 +195,8 @@ def _as_texts(series: nw.Series[Any], *, as_names: bool) -> pl.Series:
     return texts.gather(np.where(factor.codes < 0, len(factor.values), factor.codes))
 
 
-def unchanged_part(schema: Schema, n_rows: int) -> PartialRelease:
-    """Return the release of rows with equal quasi-identifiers, which are released as they are."""
+def no_loss(schema: Schema, n_rows: int) -> PartialLoss:
+    """Return the loss of rows with equal quasi-identifiers, which are released as they are."""
     nothing = dict.fromkeys((one.name for one in schema.quasi), 0.0)
     sizes = sum_sizes(np.array([n_rows]), 0)
-    return PartialRelease(None, sizes, Loss(each_loss(sizes, lambda one: 0.0), nothing))
+    return PartialLoss(sizes, Loss(each_loss(sizes, lambda one: 0.0), nothing))

@@ -248,11 +248,7 @@ def train(
     names = features(schema)
     rows, seen = (part.frame.select(names).to_native() for part in (parts.train, parts.held_out))
     search = PrivacySearchCV(
-        planned,
-        max_accuracy_loss=max_accuracy_loss,
-        max_risk=max_importance,
-        cv=cv,
-        n_jobs=n_jobs,
+        planned, max_accuracy_loss=max_accuracy_loss, max_risk=max_importance, cv=cv, n_jobs=n_jobs
     )
     with telling_why(name_of(planned)), parallel_config(backend="threading", n_jobs=n_jobs):
         model = search.fit(rows, parts.y).best_estimator_

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -412,35 +412,6 @@ def _learn(differences: np.ndarray, prior: np.ndarray, certainty: float) -> Weig
         information = differences.T @ (differences * (chance * (1 - chance))[:, None]) + precision * np.eye(n)
         evidence = -float(found.fun) + (n * np.log(precision) - np.linalg.slogdet(information)[1]) / 2
         return WeightEstimate(found.x, np.linalg.inv(information), float(evidence))
-
-
-class SimulatedPerson:
-    """A simulated person with known weights, for testing what is learned.
-
-    Parameters
-    ----------
-    weights : mapping from names to numbers
-    certainty : float
-        How reliably answers follow from the weights: 4 is careful, 1.35 noisy.
-    random_state : int
-        Seed of the answers, together with the number of the question.
-    """
-
-    def __init__(self, weights: Mapping[str, float], certainty: float = 4.0, random_state: int = 0) -> None:
-        self.weights = dict(weights)
-        self.certainty = certainty
-        self.random_state = random_state
-
-    def preference(self, question: Question) -> float:
-        """Return the weighted loss of the second group minus that of the first."""
-        first, second = question.first.loss, question.second.loss
-        return sum(weight * (second[name] - first[name]) for name, weight in self.weights.items())
-
-    def decide(self, question: Question) -> Literal["first", "second"]:
-        """Answer a question."""
-        # Other random numbers than those of a session with the same seed.
-        random = np.random.default_rng([self.random_state, question.number, 1])
-        return "first" if random.random() < expit(self.certainty * self.preference(question)) else "second"
 
 
 def _column_losses(column: Column, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -20,26 +20,18 @@ from shoal.anonymizers import Anonymizer
 from shoal.data import files
 from shoal.data.schema import Schema, require_schema
 from shoal.engines.base import CHANGED, COUNT, NO_ROWS
-from shoal.engines.duckdb.engine import (
-    FRAGMENT,
-    NUMBERED,
-    ROW,
-    DuckDBSession,
-    DuckEngine,
-    ResourceLimits,
-    connected,
-)
+from shoal.engines.duckdb.engine import FRAGMENT, NUMBERED, ROW, DuckDBSession, DuckEngine, ResourceLimits, connected
 from shoal.engines.fit_to_counts import FittedToCounts, fit_to_counts
 from shoal.engines.fragments import Fragmentation, fragment
 from shoal.engines.partial_release import (
-    PartialRelease,
+    PartialLoss,
     add_losses,
     as_written,
     left_out,
+    no_loss,
     release_fragment,
     require_columns,
     seed_of,
-    unchanged_part,
 )
 from shoal.errors import DataError, ShoalError
 from shoal.partition.losses import Loss
@@ -125,7 +117,8 @@ class StagedFile(NamedTuple):
         path, kind = self.handed_out
         with files.Appending(path, kind, self.separator) as writer:
             for batch in files.read_in_batches(self.path):
-                writer.write(_of_members(batch, member_of))
+                members = [mark for mark in batch[member_of].unique() if truth_of(mark, member_of)]
+                writer.write(batch.filter(pl.col(member_of).is_in(members)).drop(member_of))
         return self._replace(path=path, kind=kind)
 
 
@@ -138,13 +131,7 @@ def _require_apart(source: Path, out: Path) -> None:
 
 
 def _plan(
-    engine: DuckEngine,
-    method: Anonymizer,
-    table: Path,
-    fitting: int,
-    marks: Sequence[str],
-    folder: Path,
-    y: str | None,
+    engine: DuckEngine, method: Anonymizer, table: Path, fitting: int, marks: Sequence[str], folder: Path, y: str | None
 ) -> tuple[Iterator[WrittenRows], dict[str, int], dict[str, Any]]:
     """Return the released rows piece by piece, the parameters of the cut, and the findings of the method."""
     fitted = fit_to_counts(engine, method, fitting) if method.wants_counts and engine.count() > fitting else None
@@ -175,7 +162,7 @@ class WrittenRows(NamedTuple):
     """Rows to write, and their loss, each if there is one."""
 
     frame: pl.DataFrame | None
-    part: PartialRelease | None
+    part: PartialLoss | None
 
 
 def _release_rows(fitted: FittedToCounts, table: Path, marks: Sequence[str], y: str | None) -> Iterator[WrittenRows]:
@@ -195,8 +182,7 @@ def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y
     """Yield the released rows of one fragment after another."""
     for number, raw in _ahead(_read_fragments(cut.rows[: cut.n_cut], folder)):
         # The written file is checked as a whole.
-        part, released = release_fragment(cut, raw, number, y, marks, checked_later=True)
-        yield WrittenRows(released, part)
+        yield WrittenRows(*release_fragment(cut, raw, number, y, marks, checked_later=True))
     schema, recoding, dates = cut.schema, cut.method.recoding, cut.summary.dates
     hidden, quasi = [one.name for one in schema.identifiers], [one.name for one in schema.quasi]
     for number in range(cut.n_cut, len(cut.rows)):
@@ -211,7 +197,7 @@ def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y
             yield WrittenRows(as_written(raw.drop(hidden), raw, schema, recoding, marks, dates), None)
         if n_rows != cut.rows[number]:
             raise DataError(CHANGED)
-        yield WrittenRows(None, unchanged_part(schema, int(cut.released[number])))
+        yield WrittenRows(None, no_loss(schema, int(cut.released[number])))
 
 
 def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -236,7 +222,7 @@ def _place_of(fragment: int, folder: Path) -> Path:
     return folder / f"{FRAGMENT}={fragment}"
 
 
-def _write(released: Iterator[WrittenRows], written: Path, kind: str, separator: str) -> list[PartialRelease]:
+def _write(released: Iterator[WrittenRows], written: Path, kind: str, separator: str) -> list[PartialLoss]:
     """Write released rows into one file, and return their losses."""
     parts = []
     with files.Appending(written, kind, separator) as writer:
@@ -255,12 +241,6 @@ def _ahead(items: Iterator[Item]) -> Iterator[Item]:
         while (item := upcoming.result()) is not None:
             upcoming = pool.submit(next, items, None)
             yield item
-
-
-def _of_members(released: pl.DataFrame, member_of: str) -> pl.DataFrame:
-    marks = released[member_of].unique().to_list()
-    members = [mark for mark in marks if truth_of(mark, member_of)]
-    return released.filter(pl.col(member_of).is_in(members)).drop(member_of)
 
 
 def check_file(

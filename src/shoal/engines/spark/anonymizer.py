@@ -23,15 +23,15 @@ from shoal.engines.fit_to_counts import FittedToCounts, fit_to_counts
 from shoal.engines.fragments import Fragmentation, fragment
 from shoal.engines.partial_release import (
     N_NUMBERS,
-    PartialRelease,
+    PartialLoss,
     add_losses,
     as_numbers,
     as_written,
     from_numbers,
     left_out,
+    no_loss,
     release_fragment,
     require_columns,
-    unchanged_part,
 )
 from shoal.engines.spark.engine import SparkEngine, as_polars, quoted_column
 from shoal.engines.spark.worker import run_generating_task
@@ -109,7 +109,7 @@ class SparkAnonymizer:
             return _release_rows(engine, fitted, self.y, self.missing_marks)
         cut = fragment(engine, self.method, self.rows_per_fragment, self.random_state, self.y)
         self.fragments_ = cut.rows
-        self._known = [unchanged_part(schema, int(n)) for n in cut.released[cut.n_cut :]]
+        self._known = [no_loss(schema, int(n)) for n in cut.released[cut.n_cut :]]
         self._released = _release_fragments(engine, cut, self.y, self.missing_marks)
         observed, self._observation = _observe(self._released, [one.name for one in schema.quasi])
         return _with_frequent(observed.drop(PART), engine, cut, self.y)
@@ -125,14 +125,14 @@ class SparkAnonymizer:
         """Return the number of suppressed rows; it is known when the loss is."""
         return sum(part.sizes.n_suppressed for part in self._parts())
 
-    def _parts(self) -> list[PartialRelease]:
+    def _parts(self) -> list[PartialLoss]:
         if not hasattr(self, "_known"):
             raise ShoalError("There is no release yet: call fit_transform first.")
         if self._released is not None:
             self._known, self._released = [*self._known, self._sum_parts()], None
         return self._known
 
-    def _sum_parts(self) -> PartialRelease:
+    def _sum_parts(self) -> PartialLoss:
         assert self.method.schema is not None
         assert self._released is not None
         names = [one.name for one in self.method.schema.quasi]
@@ -209,7 +209,7 @@ def _make_release(cut: Fragmentation, y: str | None, marks: Sequence[str], expec
         number = int(raw[FRAGMENT][0])
         if raw.height != cut.rows[number] or (raw[FRAGMENT] != number).any():
             raise DataError(CHANGED)
-        part, released = release_fragment(cut, raw.drop(FRAGMENT), number, y, marks)
+        released, part = release_fragment(cut, raw.drop(FRAGMENT), number, y, marks)
         lost = pl.Series(PART, [as_numbers(part)] + [None] * (released.height - 1), pl.List(pl.Float64))
         yield from _cast(released.with_columns(lost), expected).to_batches()
 

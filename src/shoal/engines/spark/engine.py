@@ -85,14 +85,7 @@ class SparkEngine(Engine["Column"]):
         True if numbers in text columns are compared as numbers; a check compares them as texts.
     """
 
-    def __init__(
-        self,
-        table: DataFrame,
-        schema: Schema,
-        marks: Sequence[str] = (),
-        *,
-        compared: bool = True,
-    ) -> None:
+    def __init__(self, table: DataFrame, schema: Schema, marks: Sequence[str] = (), *, compared: bool = True) -> None:
         self.table = table
         marks = files.as_marks(marks)
         self._n_rows: int | None = None

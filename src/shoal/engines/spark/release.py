@@ -36,7 +36,15 @@ from shoal.engines.spark.tables import (
 )
 from shoal.engines.spark.worker import run_generating_task, run_task
 from shoal.engines.tasks.checking import check_pieces
-from shoal.engines.tasks.engine import PieceEngine, PieceReader, can_compare, pieces_of, plain_types, rows_per_task
+from shoal.engines.tasks.engine import (
+    Pack,
+    PieceEngine,
+    PieceReader,
+    can_compare,
+    pieces_of,
+    plain_types,
+    rows_per_task,
+)
 from shoal.engines.tasks.release import release_pieces
 from shoal.errors import DataError
 from shoal.parameters import SEED
@@ -238,11 +246,7 @@ class SparkTaskRunner:
         return self._context.parallelize(items, max(len(items), 1)).map(partial(run_task, function)).collect()
 
     def by_box(
-        self,
-        pack: Callable[[Any], Iterable[tuple[int, bytes]]],
-        items: Sequence[Any],
-        n_boxes: int,
-        function: Callable[[list[bytes]], Any],
+        self, pack: Pack, items: Sequence[Any], n_boxes: int, function: Callable[[list[bytes]], Any]
     ) -> list[Any]:
         """Pack each item into numbered boxes; then apply a function to the contents of each box."""
         found = self._context.parallelize(items, max(len(items), 1)).flatMap(partial(run_generating_task, pack))

@@ -43,6 +43,10 @@ PLAIN = (
 )
 
 
+Pack = Callable[[Any], Iterable[tuple[int, bytes]]]
+"""A function that packs an item into numbered boxes."""
+
+
 class TaskRunner(Protocol):
     """An environment that runs tasks."""
 
@@ -50,11 +54,7 @@ class TaskRunner(Protocol):
         """Apply a function to each item; the results are in the order of the items."""
 
     def by_box(
-        self,
-        pack: Callable[[Any], Iterable[tuple[int, bytes]]],
-        items: Sequence[Any],
-        n_boxes: int,
-        function: Callable[[list[bytes]], Any],
+        self, pack: Pack, items: Sequence[Any], n_boxes: int, function: Callable[[list[bytes]], Any]
     ) -> list[Any]:
         """Pack each item into numbered boxes; then apply a function to the contents of each box."""
 

@@ -20,12 +20,12 @@ from shoal.data.schema import Schema
 from shoal.engines.base import CHANGED, NO_ROWS, StagedRelease
 from shoal.engines.fragments import Fragmentation, fragment, sample_size
 from shoal.engines.partial_release import (
-    PartialRelease,
+    PartialLoss,
     add_losses,
     as_written,
     left_out,
+    no_loss,
     release_fragment,
-    unchanged_part,
 )
 from shoal.engines.tasks.checking import check_pieces
 from shoal.engines.tasks.engine import Piece, PieceEngine, PieceReader, TaskRunner, pieces_of, plain_types
@@ -42,7 +42,7 @@ class StagedPieces(NamedTuple):
 
     runner: TaskRunner
     schema: Schema
-    parts: list[PartialRelease]
+    parts: list[PartialLoss]
     """The loss of each fragment."""
     parameters: Mapping[str, Any]
     n_rows: int
@@ -74,12 +74,7 @@ class StagedPieces(NamedTuple):
 
 
 def release_pieces(
-    engine: PieceEngine,
-    method: Anonymizer,
-    place: Path,
-    *,
-    rows_per_fragment: int,
-    seed: int = 0,
+    engine: PieceEngine, method: Anonymizer, place: Path, *, rows_per_fragment: int, seed: int = 0
 ) -> StagedPieces:
     """Release files into a folder.
 
@@ -106,10 +101,10 @@ def release_pieces(
     chosen += [(cut.n_cut + int(i), int(piece)) for piece, i in np.argwhere(engine.frequent_in_pieces)]
     # The largest fragments first, so that no large one runs alone at the end.
     chosen.sort(key=lambda one: -cut.rows[one[0]])
-    released: list[PartialRelease | None] = engine.runner.each(tasks.release, list(enumerate(chosen)))
+    released: list[PartialLoss | None] = engine.runner.each(tasks.release, list(enumerate(chosen)))
     _remove_strays(place)
     parts = [part for part in released if part is not None]
-    parts += [unchanged_part(schema, int(n)) for n in cut.released[cut.n_cut :]]
+    parts += [no_loss(schema, int(n)) for n in cut.released[cut.n_cut :]]
     types = plain_types(place)
     assert types is not None, "all files of a release have the same columns"
     written = pieces_of(place, max(piece.n_rows for piece in engine.pieces))
@@ -135,18 +130,18 @@ class Tasks(NamedTuple):
     """Rows by leaf."""
     place: Path
 
-    def release(self, task: tuple[int, tuple[int, int | None]]) -> PartialRelease | None:
+    def release(self, task: tuple[int, tuple[int, int | None]]) -> PartialLoss | None:
         """Release a fragment and return its loss, or pass on the rows of a frequent combination in a piece."""
         number, (fragment, piece) = task
         if piece is None:
-            part, frame = self._release_fragment(fragment)
+            frame, part = self._release_fragment(fragment)
         else:
-            part, frame = None, self._pass_on(fragment, piece)
+            frame, part = self._pass_on(fragment, piece), None
         with written_atomically(self.place / f"part-{number:05}.parquet") as unfinished:
             parquet.write_texts(frame, unfinished)
         return part
 
-    def _release_fragment(self, fragment: int) -> tuple[PartialRelease, pl.DataFrame]:
+    def _release_fragment(self, fragment: int) -> tuple[pl.DataFrame, PartialLoss]:
         leaves = np.flatnonzero(self.cut.fragment_of_leaf == fragment)
         raw = self.reader.from_numbers(self.rows.take(self.n_pieces, leaves.tolist()))
         if raw.height != self.cut.rows[fragment]:
