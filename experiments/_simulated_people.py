@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from scipy.special import expit
 
 from shoal import Schema
 from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.data.table import Column, encode, take_rows
-from shoal.jobs.weights import CONCENTRATION, Option, Question, SimulatedPerson
+from shoal.jobs.weights import CONCENTRATION, Option, Question
 from shoal.partition.clusters import Clustering, node_costs
 
 K = 5
@@ -19,6 +20,35 @@ SAMPLE = 500
 """Rows that the rule of 2017 grows groups in: the size of the paper's table."""
 SLIPS = 0.13
 CERTAINTY = {"careful": 4.0, "noisy": 1.35}
+
+
+class SimulatedPerson:
+    """A simulated person with known weights, for testing what is learned.
+
+    Parameters
+    ----------
+    weights : mapping from names to numbers
+    certainty : float
+        How reliably answers follow from the weights: 4 is careful, 1.35 noisy.
+    random_state : int
+        Seed of the answers, together with the number of the question.
+    """
+
+    def __init__(self, weights: Mapping[str, float], certainty: float = 4.0, random_state: int = 0) -> None:
+        self.weights = dict(weights)
+        self.certainty = certainty
+        self.random_state = random_state
+
+    def preference(self, question: Question) -> float:
+        """Return the weighted loss of the second group minus that of the first."""
+        first, second = question.first.loss, question.second.loss
+        return sum(weight * (second[name] - first[name]) for name, weight in self.weights.items())
+
+    def decide(self, question: Question) -> Literal["first", "second"]:
+        """Answer a question."""
+        # Other random numbers than those of a session with the same seed.
+        random = np.random.default_rng([self.random_state, question.number, 1])
+        return "first" if random.random() < expit(self.certainty * self.preference(question)) else "second"
 
 
 class Watched:

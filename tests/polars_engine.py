@@ -1,14 +1,14 @@
-"""The simplest engine there is: a polars frame, to see that fragments are right whatever Spark or DuckDB do."""
+"""The simplest engine there is: a polars frame, to see that fragments are correct whatever Spark or DuckDB do."""
 
 import numpy as np
 import polars as pl
 
 from shoal.data import frames
-from shoal.engines.base import ROWS, Engine, LeafTally, write_route
+from shoal.engines.base import ROWS, Engine, LeafTally, leaf_expression
 from shoal.partition.table_summary import ColumnSummary
 
 
-class PolarsWords:
+class PolarsDialect:
     def goes_left(self, test):
         column = known(test.attribute)
         if test.values is not None:
@@ -19,13 +19,13 @@ class PolarsWords:
             passed = passed if test.high is None else passed & (column <= test.high)
         return pl.when(column.is_null()).then(pl.lit(test.missing)).otherwise(passed)
 
-    def is_alike(self, values):
+    def has_values(self, values):
         return pl.all_horizontal(known(name).eq_missing(pl.lit(value)) for name, value in values.items())
 
     def choose(self, condition, yes, no):
         return pl.when(condition).then(yes).otherwise(no)
 
-    def number(self, value):
+    def constant(self, value):
         return pl.lit(int(value), pl.Int64)
 
 
@@ -34,7 +34,7 @@ def known(name):
 
 
 class PolarsEngine(Engine):
-    words = PolarsWords()
+    dialect = PolarsDialect()
 
     def __init__(self, frame):
         self.frame, self.names = frame, frame.columns
@@ -42,7 +42,7 @@ class PolarsEngine(Engine):
     def count(self):
         return self.frame.height
 
-    def ends(self, names):
+    def extremes(self, names):
         found = {}
         for name in names:
             column = self.frame[name]
@@ -64,16 +64,16 @@ class PolarsEngine(Engine):
     def combinations(self, names, most):
         return self.frame.group_by(names).agg(pl.len().alias(ROWS)).head(most + 1)
 
-    def leaves(self, crown, numbers=None):
-        numbers = range(crown.n_leaves) if numbers is None else numbers
-        return self.frame.with_columns(leaf=write_route(crown, self.words, numbers))["leaf"].to_numpy()
+    def leaves(self, tree, numbers=None):
+        numbers = range(tree.n_leaves) if numbers is None else numbers
+        return self.frame.with_columns(leaf=leaf_expression(tree, self.dialect, numbers))["leaf"].to_numpy()
 
-    def tally(self, crown, sensitive, member_of):
-        leaves = self.leaves(crown)
+    def tally(self, tree, sensitive, member_of):
+        leaves = self.leaves(tree)
         member = np.ones(len(leaves), bool) if member_of is None else self.frame[member_of].to_numpy()
         population, released = (
-            np.bincount(leaves, minlength=crown.n_leaves),
-            np.bincount(leaves[member], minlength=crown.n_leaves),
+            np.bincount(leaves, minlength=tree.n_leaves),
+            np.bincount(leaves[member], minlength=tree.n_leaves),
         )
         counted = {}
         for name in sensitive:

@@ -35,7 +35,7 @@ from shoal.anonymizers._curve import Grid, Halving, keys_of, lay_grid, least_tel
 from shoal.anonymizers.hilbert import balanced_tree, possible_cuts
 from shoal.data import frames
 from shoal.data.table import encode
-from shoal.engines.base import look_at
+from shoal.engines.base import summarize
 from shoal.errors import GuaranteeError, GuaranteeWarning, ShoalError
 from shoal.partition.geometry import forms, measure_geometry, pack_rows
 from shoal.partition.losses import ncp
@@ -333,7 +333,7 @@ def test_every_value_has_a_coordinate_of_its_own(random_table, spacing):
 
 def whole_of(frame, schema):
     """What the parts of a table know of all of it."""
-    return look_at(PolarsEngine(frame), schema, None, "value")
+    return summarize(PolarsEngine(frame), schema, None, "value")
 
 
 def part_grid(table, spacing="frequency", dimensions=None):

@@ -24,7 +24,7 @@ from shoal import (
 from shoal.data.files import copy_csv
 from shoal.data.value_text import plain_text, positions_of
 from shoal.datasets import make_census
-from shoal.engines.base import CoarseTree, SplitTest, write_route
+from shoal.engines.base import CoarseTree, SplitTest, leaf_expression
 from shoal.engines.fragments import fragment
 from shoal.errors import DataError, GuaranteeError, ShoalError
 from shoal.jobs.release import anonymize_file, check_file
@@ -72,11 +72,11 @@ def test_rows_come_into_the_fragment_that_they_belong_to(tmp_path, n_files):
     (tmp_path / "in").mkdir()
     for i in range(n_files):
         frame[i * n : (i + 1) * n].write_parquet(tmp_path / "in" / f"{i}.parquet")
-    with connected(ResourceLimits.of(2**30, 4), tmp_path) as desk:
-        engine = DuckEngine(desk, tmp_path / "in", schema, ())
+    with connected(ResourceLimits.of(2**30, 4), tmp_path) as session:
+        engine = DuckEngine(session, tmp_path / "in", schema, ())
         cut = fragment(engine, Mondrian(schema, k=5), 100_000, 0)
-        engine.sort_out(cut, tmp_path / "fragments")
-    numbers = PolarsEngine(frame).leaves(cut.crown, cut.fragment_of_leaf.tolist())
+        engine.sort_into_fragments(cut, tmp_path / "fragments")
+    numbers = PolarsEngine(frame).leaves(cut.tree, cut.fragment_of_leaf.tolist())
     assert len(cut.rows) > 5
     for number, rows in _read_fragments(cut.rows, tmp_path / "fragments"):
         assert rows.equals(frame[np.flatnonzero(numbers == number)])
@@ -159,7 +159,7 @@ def test_csv_keeps_every_character_of_what_is_not_changed(tmp_path):
 
 def test_a_table_is_checked_from_disk_as_in_memory(census, source, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "shoal.engines.duckdb.engine.BYTES_A_CHECKED_ROW", 2**22
+        "shoal.engines.duckdb.engine.BYTES_PER_CHECKED_ROW", 2**22
     )  # so that several pieces are looked at
     found = check_file(source, census.schema, [KAnonymity(2)], threshold=0.1)
     in_memory = check(census.frame, census.schema, [KAnonymity(2)], threshold=0.1)
@@ -256,7 +256,7 @@ def test_what_guides_is_not_released_unless_the_schema_says_so(tmp_path):
 
 def test_the_same_csv_file_gives_the_same_release(census, tmp_path, monkeypatch):
     monkeypatch.setattr("shoal.engines.fragments.LEAST_SAMPLE", 500)
-    monkeypatch.setattr("shoal.engines.fragments.SAMPLED_A_FRAGMENT", 50)
+    monkeypatch.setattr("shoal.engines.fragments.SAMPLE_PER_FRAGMENT", 50)
     census.frame.write_csv(tmp_path / "people.csv")
     for name in ("one", "other"):
         anonymize_file(tmp_path / "people.csv", census.schema, 5, tmp_path / f"{name}.csv", rows_per_fragment=1_000)
@@ -315,8 +315,8 @@ def test_what_is_no_number_is_missing_as_null_is(tmp_path):
         (tmp_path / name).mkdir()
         for i in range(2):
             frame[i * 200 : (i + 1) * 200].write_parquet(tmp_path / name / f"{i}.parquet")
-        with connected(ResourceLimits.of(2**30, 2), tmp_path) as desk:
-            seen = DuckEngine(desk, tmp_path / name / "0.parquet", schema, ()).ends(["age"])["age"]
+        with connected(ResourceLimits.of(2**30, 2), tmp_path) as session:
+            seen = DuckEngine(session, tmp_path / name / "0.parquet", schema, ()).extremes(["age"])["age"]
             ends.append((seen.values.to_list(), seen.rows.tolist()))
         out = tmp_path / f"{name}.parquet"
         found.append(anonymize_file(tmp_path / name, schema, 5, out, rows_per_fragment=60))
@@ -332,10 +332,10 @@ def test_moments_are_those_of_the_same_zone_wherever_they_are_compared(tmp_path,
     monkeypatch.setenv("TZ", "America/New_York")
     take_notice()
     try:
-        with connected(ResourceLimits.of(2**30, 1), tmp_path) as desk:
-            assert desk.connection.sql("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
+        with connected(ResourceLimits.of(2**30, 1), tmp_path) as session:
+            assert session.connection.sql("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
             same = f"TIMESTAMPTZ '2020-01-02 18:00:00+00' = {literal(datetime(2020, 1, 2, 18))}"
-            assert desk.connection.sql(f"SELECT {same}").fetchall() == [(True,)]
+            assert session.connection.sql(f"SELECT {same}").fetchall() == [(True,)]
     finally:
         monkeypatch.undo()
         take_notice()
@@ -380,8 +380,8 @@ def test_columns_may_have_another_order_in_each_file(tmp_path, method):
 
 def test_what_duckdb_says_while_rows_are_numbered_is_a_sentence(tmp_path):
     pl.DataFrame({"age": [1, 2]}).write_parquet(tmp_path / "people.parquet")
-    with connected(ResourceLimits.of(2**30, 1), tmp_path) as desk:
-        engine = DuckEngine(desk, tmp_path / "people.parquet", Schema([Attribute("age")]), ())
+    with connected(ResourceLimits.of(2**30, 1), tmp_path) as session:
+        engine = DuckEngine(session, tmp_path / "people.parquet", Schema([Attribute("age")]), ())
         with pytest.raises(DataError, match="cannot be read by DuckDB"):
             list(engine._number_rows(tmp_path / "people.parquet", "age > 'old'", tmp_path / "numbers"))
 
@@ -392,7 +392,7 @@ def test_columns_may_be_called_as_those_that_duckdb_adds(tmp_path):
     frame.write_parquet(tmp_path / "people.parquet")
     assert anonymize_file(tmp_path / "people.parquet", schema, 5, tmp_path / "o.csv", rows_per_fragment=60).k >= 5
     refused = {
-        ("age", "Age"): "'age' and 'Age' have one name for DuckDB",
+        ("age", "Age"): "DuckDB does not distinguish the columns 'age' and 'Age'",
         ("age", "File_Row_Number"): "'File_Row_Number' has a name that DuckDB uses for itself",
         ("age", "__shoal_row"): "'__shoal_row' has a name that Shoal uses for itself",
     }
@@ -411,10 +411,10 @@ def test_a_thousand_kinds_of_rows_alike_are_told_apart(tmp_path):
     tree = CoarseTree(
         [SplitTest("age", high=5_000), None, None], [1, 0, 0], [2, 0, 1], [{"age": i} for i in range(1_500)]
     )
-    with connected(ResourceLimits.of(2**30, 1), tmp_path) as desk:
-        engine = DuckEngine(desk, tmp_path / "people.parquet", Schema([Attribute("age")]), ())
-        route = write_route(tree, engine.words, range(tree.n_leaves))
-        assert engine._ask(f"SELECT {route} AS n FROM {engine._from} ORDER BY age")["n"].to_list() == [3, 0, 1]
+    with connected(ResourceLimits.of(2**30, 1), tmp_path) as session:
+        engine = DuckEngine(session, tmp_path / "people.parquet", Schema([Attribute("age")]), ())
+        route = leaf_expression(tree, engine.dialect, range(tree.n_leaves))
+        assert engine._query(f"SELECT {route} AS n FROM {engine._from} ORDER BY age")["n"].to_list() == [3, 0, 1]
 
 
 def test_what_is_read_is_not_written_over(census, source, tmp_path):
@@ -422,7 +422,7 @@ def test_what_is_read_is_not_written_over(census, source, tmp_path):
     census.frame.write_parquet(tmp_path / "in" / "a.parquet")
     with pytest.raises(ShoalError, match="would overwrite"):
         anonymize_file(source, census.schema, 5, tmp_path / "in" / ".." / "people.parquet")
-    with pytest.raises(ShoalError, match="one of the files of the table"):
+    with pytest.raises(ShoalError, match="would become a part of the table"):
         anonymize_file(tmp_path / "in", census.schema, 5, tmp_path / "in" / "b.parquet")
     assert pl.read_parquet(source).equals(census.frame)
 
@@ -430,7 +430,7 @@ def test_what_is_read_is_not_written_over(census, source, tmp_path):
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "10"])
 @pytest.mark.parametrize("name", ["rows_per_fragment", "threads"])
 def test_counts_are_whole_numbers(census, source, tmp_path, name, value):
-    with pytest.raises(ShoalError, match=f"{name} is {value!r}: give a whole number of at least 1"):
+    with pytest.raises(ShoalError, match=f"{name} must be a whole number of at least 1 or None, got {value!r}"):
         anonymize_file(source, census.schema, 5, tmp_path / "out.csv", **{name: value})
 
 
@@ -450,7 +450,7 @@ def test_a_place_without_room_is_not_blamed_on_the_file(tmp_path):
     people.write_text("age,town\n40,Graz\n")
     with pytest.raises(DataError, match="The folder '/dev' has no room for a copy of '.*people.csv'"):
         copy_csv(people, Path("/dev/full"), ",")
-    with pytest.raises(DataError, match="no folder '.*nowhere' for what does not fit"):
+    with pytest.raises(DataError, match="no folder '.*nowhere' for data that does not fit"):
         anonymize_file(people, Schema([Attribute("age")]), 1, tmp_path / "o.csv", temporary=tmp_path / "nowhere")
 
 

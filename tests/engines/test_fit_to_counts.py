@@ -115,7 +115,7 @@ def test_populations_are_counted_too(asked):
 
 def test_what_needs_all_rows_of_a_group_is_refused(census):
     frame, schema = census
-    with pytest.raises(ShoalError, match="recoding='mean' looks at all rows of a group"):
+    with pytest.raises(ShoalError, match="recoding='mean' needs all rows of a group"):
         fit_to_counts(PolarsEngine(frame), Flash(schema, k=5, recoding="mean"), 10**6)
 
 

@@ -29,7 +29,7 @@ from shoal.data.table import encode
 from shoal.datasets import make_census
 from shoal.engines.base import CoarseTree, SplitTest
 from shoal.engines.fragments import _merge_small, fragment, merge_leaves
-from shoal.engines.partial_release import release_part
+from shoal.engines.partial_release import release_fragment
 from shoal.errors import GuaranteeError
 from shoal.partition.losses import all_losses
 from shoal.partition.table_summary import TableSummary
@@ -53,16 +53,15 @@ def census():
 def released_in_parts(frame, method, rows, y=None):
     """The released rows, in the order of the table, and how it was cut."""
     engine = PolarsEngine(frame)
-    guide = None if y is None else (lambda part: part[y].to_numpy())
-    cut = fragment(engine, method, rows, 0, guide)
-    number = engine.leaves(cut.crown, cut.fragment_of_leaf.tolist())
+    cut = fragment(engine, method, rows, 0, y)
+    number = engine.leaves(cut.tree, cut.fragment_of_leaf.tolist())
     assert np.bincount(number, minlength=len(cut.rows)).tolist() == cut.rows.tolist()
     parts = []
     for one in range(len(cut.rows)):
         rows_of = np.flatnonzero(number == one)
         if len(rows_of):
-            part = release_part(cut.method, frame[rows_of], cut.whole, None if y is None else frame[rows_of][y], one)
-            parts.append(part.frame.to_native().with_columns(place=pl.Series(rows_of)))
+            released, _ = release_fragment(cut, frame[rows_of], one, y)
+            parts.append(released.with_columns(place=pl.Series(rows_of)))
     texts = [part.with_columns(pl.col(one.name for one in method.schema.quasi).cast(pl.String)) for part in parts]
     return pl.concat(texts).sort("place").drop("place"), cut
 
@@ -90,15 +89,15 @@ def test_many_fragments_keep_k_and_lose_little_more(census, name):
     method = METHODS[name](census.schema, k=10)
     y = "income" if name == "guided" else None
     engine = PolarsEngine(census.frame)
-    cut = fragment(engine, method, 4_000, 0, None if y is None else (lambda part: part[y].to_numpy()))
-    number = engine.leaves(cut.crown, cut.fragment_of_leaf.tolist())
+    cut = fragment(engine, method, 4_000, 0, y)
+    number = engine.leaves(cut.tree, cut.fragment_of_leaf.tolist())
     assert len(cut.rows) > 3
     labels, start = np.empty(len(number), np.int64), 0
     for one in range(len(cut.rows)):
         rows = np.flatnonzero(number == one)
         part = census.frame[rows]
         made = clone(cut.method)
-        made.release_rows(part, None if y is None else part[y], summary=cut.whole)
+        made.release_rows(part, None if y is None else part[y], summary=cut.summary)
         labels[rows] = made.labels_ + start
         start += made.labels_.max() + 1
     assert np.bincount(labels).min() >= 10
@@ -139,8 +138,7 @@ def test_rows_that_are_alike_and_many_are_a_fragment_of_their_own():
     schema = Schema([Attribute("age"), Attribute("town", kind="nominal")])
     method = Mondrian(schema, k=5)
     cut = fragment(PolarsEngine(frame), method, 500, 0)
-    assert cut.n_alike == 1
-    assert cut.crown.alike == [{"age": 40, "town": "Graz"}]
+    assert cut.tree.frequent == [{"age": 40, "town": "Graz"}]
     assert cut.rows[-1] == 9_000
     assert cut.rows[:-1].max() < 1_500
 
@@ -149,24 +147,24 @@ def test_rows_that_are_alike_go_with_others_if_they_break_a_constraint():
     frame = pl.DataFrame({"age": [40] * 3_000 + list(range(20, 70)) * 20, "sick": ["no"] * 3_000 + ["no", "yes"] * 500})
     schema = Schema([Attribute("age"), Attribute("sick", "sensitive", "nominal")])
     cut = fragment(PolarsEngine(frame), Mondrian(schema, k=5, constraints=[LDiversity(2)]), 500, 0)
-    assert cut.n_alike == 0
+    assert not cut.tree.frequent
     assert cut.rows.sum() == frame.height
 
 
 def ages_in_four_leaves(*rows):
     """So many rows of the ages 1 to 4, each in a leaf of its own: ((1, 2), (3, 4))."""
     engine = PolarsEngine(pl.DataFrame({"age": [age for age, n in enumerate(rows, 1) for _ in range(n)]}))
-    whole = TableSummary.of(Schema([Attribute("age")]), engine.ends(["age"]), sum(rows))
+    summary = TableSummary.of(Schema([Attribute("age")]), engine.extremes(["age"]), sum(rows))
     tests = [SplitTest("age", high=2), SplitTest("age", high=1), None, None, SplitTest("age", high=3), None, None]
-    crown = CoarseTree(tests, [1, 2, 0, 0, 5, 0, 0], [4, 3, 0, 1, 6, 2, 3])
-    return crown, engine.tally(crown, [], None), whole
+    tree = CoarseTree(tests, [1, 2, 0, 0, 5, 0, 0], [4, 3, 0, 1, 6, 2, 3])
+    return tree, engine.tally(tree, [], None), summary
 
 
 def test_leaves_that_fall_short_are_merged_with_the_nearest():
-    kept = merge_leaves(*ages_in_four_leaves(2, 9, 9, 9), [KAnonymity(5)])
+    merged = merge_leaves(*ages_in_four_leaves(2, 9, 9, 9), [KAnonymity(5)])
     # The leaf of two rows goes with the 2, not with all others.
-    assert kept.fragment.tolist() == [0, 0, 1, 2]
-    assert kept.rows.tolist() == [11, 9, 9]
+    assert merged.fragment.tolist() == [0, 0, 1, 2]
+    assert merged.rows.tolist() == [11, 9, 9]
 
 
 def test_small_leaves_are_merged():
@@ -218,14 +216,14 @@ class InOrder(PolarsEngine):
 
 
 def test_a_table_in_order_is_cut_as_evenly_as_any_other(monkeypatch):
-    monkeypatch.setattr("shoal.engines.fragments.LOOKED_AT", 500)
+    monkeypatch.setattr("shoal.engines.fragments.MOST_GROUPED", 500)
     frame = pl.DataFrame({"age": sorted(np.random.default_rng(0).integers(0, 10_000, 8_000))})
     cut = fragment(InOrder(frame), SaNGreeA(Schema([Attribute("age")]), k=3), 1_000, 0)
     assert cut.rows.max() < 2_000
 
 
 def test_k_may_be_larger_than_what_is_looked_at(monkeypatch):
-    monkeypatch.setattr("shoal.engines.fragments.LOOKED_AT", 50)
+    monkeypatch.setattr("shoal.engines.fragments.MOST_GROUPED", 50)
     frame = pl.DataFrame({"age": list(range(100)) * 10})
     released, _ = released_in_parts(frame, SaNGreeA(Schema([Attribute("age")]), k=60), 500)
     assert released.group_by("age").len()["len"].min() >= 60
@@ -258,7 +256,7 @@ def test_names_are_numbered_and_ranges_judged_by_the_whole_table(census):
     engine = PolarsEngine(census.frame)
     method = Mondrian(census.schema, k=10)
     cut = fragment(engine, method, 10**9, 0)
-    part = cut.whole.encode(frames.open_frame(census.frame[:50]), census.schema)
+    part = cut.summary.encode(frames.open_frame(census.frame[:50]), census.schema)
     full = encode(census.frame, census.schema)
     for one, other in zip(part.quasi, full.quasi, strict=True):
         assert one.width == other.width
@@ -273,6 +271,6 @@ def test_cuts_between_groups_tear_few_of_them():
     schema = Schema([Attribute("age", weight=0.01), Attribute("town", kind="nominal", weight=10.0)])
     engine = PolarsEngine(frame)
     cut = fragment(engine, SaNGreeA(schema, k=5), 1_800, 0)
-    assert {test.attribute for test in cut.crown.tests if test is not None} == {"town"}
+    assert {test.attribute for test in cut.tree.tests if test is not None} == {"town"}
     assert len(cut.rows) == 3
     assert sorted(cut.rows.tolist()) == sorted(frame["town"].value_counts()["count"].to_list())

@@ -18,8 +18,8 @@ from shoal.engines.base import CoarseTree, SplitTest
 from shoal.engines.partial_release import add_losses
 from shoal.engines.tasks.checking import check_pieces
 from shoal.engines.tasks.engine import PieceEngine, PieceReader, can_compare, number_rows, pieces_of, plain_types
+from shoal.engines.tasks.exchange import RowExchange
 from shoal.engines.tasks.release import release_pieces
-from shoal.engines.tasks.shelf import RowExchange
 from shoal.errors import DataError
 from shoal.jobs.release import make_anonymizer
 from shoal.privacy.checking import Judge
@@ -33,9 +33,9 @@ class OneAfterTheOther:
     def each(self, function, items):
         return [function(item) for item in items]
 
-    def by_box(self, sort_out, items, n_boxes, function):
+    def by_box(self, pack, items, n_boxes, function):
         boxes = [[] for _ in range(n_boxes)]
-        for found in self.each(lambda item: list(sort_out(item)), items):
+        for found in self.each(lambda item: list(pack(item)), items):
             for box, one in found:
                 boxes[box].append(one)
         return self.each(function, boxes)
@@ -65,17 +65,19 @@ def source(census, tmp_path):
     return folder
 
 
-def release(source, schema, out, *, method="mondrian", constraints=(), rows=1_000, crew=None,
+def release(source, schema, out, *, method="mondrian", constraints=(), rows=1_000, runner=None,
             y=None, marks=(), a_piece=900, **options):  # fmt: skip
     out.mkdir()
     anonymizer = make_anonymizer(method, schema, 10, constraints=constraints, **options)
     types = plain_types(source)
     assert types is not None
-    reading = PieceReader.of(types, schema, marks, y)
-    engine = PieceEngine(crew or OneAfterTheOther(), pieces_of(source, a_piece), reading, out / "sorted")
+    reader = PieceReader.of(types, schema, marks, y)
+    engine = PieceEngine(runner or OneAfterTheOther(), pieces_of(source, a_piece), reader, out / "sorted")
     asked = (KAnonymity(10), *constraints)
     staged = release_pieces(engine, anonymizer, out / "table", rows_per_fragment=rows)
-    found = SimpleNamespace(**staged._asdict(), checked=staged.measure(engine.crew, schema, asked))
+    found = SimpleNamespace(
+        **staged._asdict(), n_fragments=staged.parameters["fragments"], checked=staged.measure(asked)
+    )
     return found, pl.read_parquet(sorted((out / "table").iterdir()), hive_partitioning=False, glob=False)
 
 
@@ -119,7 +121,7 @@ def test_one_fragment_is_the_release_in_memory(census, source, tmp_path):
 
 def test_tasks_that_run_twice_change_nothing(census, source, tmp_path):
     once, written = release(source, census[1], tmp_path / "once")
-    again, written_again = release(source, census[1], tmp_path / "again", crew=Twice())
+    again, written_again = release(source, census[1], tmp_path / "again", runner=Twice())
     assert written.equals(written_again)
     assert add_losses(once.parts).ncp == add_losses(again.parts).ncp
     assert {one.suffix for one in (tmp_path / "again" / "table").iterdir()} == {".parquet"}
@@ -182,7 +184,7 @@ def test_values_that_come_while_the_table_is_read_are_not_released(census, sourc
             return found
 
     with pytest.raises(DataError, match="has changed"):
-        release(source, census[1], tmp_path / "out", crew=Changing())
+        release(source, census[1], tmp_path / "out", runner=Changing())
 
 
 def test_a_table_that_changes_is_not_released(census, source, tmp_path):
@@ -194,7 +196,7 @@ def test_a_table_that_changes_is_not_released(census, source, tmp_path):
             return found
 
     with pytest.raises(DataError, match="has changed"):
-        release(source, census[1], tmp_path / "out", crew=Changing())
+        release(source, census[1], tmp_path / "out", runner=Changing())
 
 
 TENS = Recipe("intervals", (5, 10))
@@ -244,7 +246,7 @@ def test_tables_are_cut_between_values_as_they_are_written(tmp_path, case):
 
 def test_what_a_recoding_draws_is_drawn_once(census, source, tmp_path):
     method = {"recoding": "sample"}
-    _, written = release(source, census[1], tmp_path / "out", crew=Twice(), **method)
+    _, written = release(source, census[1], tmp_path / "out", runner=Twice(), **method)
     names = [file.name for file in (tmp_path / "out" / "table").iterdir()]
     assert len(names) == len(set(names)) > 1
     seeded = {"random_state": 7, "rows": 10_000, **method}
@@ -353,9 +355,9 @@ def test_files_are_checked_as_a_table_in_memory(tmp_path_factory, rows, kind, a_
     types = plain_types(folder)
     judge = Judge(schema, asked, list(types), threshold=0.4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shoal.engines.tasks.checking.ROWS_A_BOX", a_box)
-        reading = PieceReader.of(types, schema, ["?"])
-        found = check_pieces(OneAfterTheOther(), pieces_of(folder, 10), reading, judge)
+        patch.setattr("shoal.engines.tasks.checking.ROWS_PER_BOX", a_box)
+        reader = PieceReader.of(types, schema, ["?"])
+        found = check_pieces(OneAfterTheOther(), pieces_of(folder, 10), reader, judge)
     assert (found.rows, found.groups, found.risk) == (expected.rows, expected.groups, pytest.approx(expected.risk))
     assert [one.tolist() for one in found.sizes] == [one.tolist() for one in expected.sizes]
     for ours, theirs in zip(found.measured, expected.measured, strict=True):
@@ -373,7 +375,7 @@ FRAMES = st.lists(
         st.none() | st.sampled_from("abc"), st.none() | st.dates(dt.date(2020, 1, 1), dt.date(2020, 1, 9)),
     ), max_size=40,
 )  # fmt: skip
-CROWN = CoarseTree(
+TREE = CoarseTree(
     [
         SplitTest("i", low=None, high=4.5),
         SplitTest("f", low=0.0, high=2.25, missing=True), SplitTest("d", low=dt.date(2020, 1, 4)),
@@ -389,18 +391,18 @@ CROWN = CoarseTree(
 def test_rows_find_the_leaf_that_an_expression_gives_them(rows, kind):
     types = {"i": pl.Int32, "f": pl.Float64, "t": kind, "d": pl.Date}
     frame = pl.DataFrame(rows, types, orient="row").with_columns(pl.col("f").fill_nan(None))
-    expected = PolarsEngine(frame.with_columns(pl.col("t").cast(pl.String))).leaves(CROWN)
-    assert number_rows(frame, CROWN, np.arange(CROWN.n_leaves)).tolist() == expected.tolist()
+    expected = PolarsEngine(frame.with_columns(pl.col("t").cast(pl.String))).leaves(TREE)
+    assert number_rows(frame, TREE, np.arange(TREE.n_leaves)).tolist() == expected.tolist()
 
 
 @given(st.lists(st.lists(st.integers(0, 4), max_size=30), min_size=1, max_size=4), st.lists(st.integers(0, 4)))
-def test_a_shelf_gives_back_what_was_left_under_a_number(tmp_path_factory, tasks, asked):
-    shelf = RowExchange.made(tmp_path_factory.mktemp("shelf") / "rows")
+def test_an_exchange_gives_back_what_was_left_under_a_number(tmp_path_factory, tasks, asked):
+    exchange = RowExchange.made(tmp_path_factory.mktemp("exchange") / "rows")
     for task, numbers in enumerate(tasks):
         frame = pl.DataFrame({"task": [task] * len(numbers), "row": np.arange(len(numbers))})
-        shelf.put(task, frame, np.array(numbers, np.int32), 5)
+        exchange.put(task, frame, np.array(numbers, np.int32), 5)
     for number in set(asked):
-        found = shelf.take(len(tasks), [number])
+        found = exchange.take(len(tasks), [number])
         expected = [(t, i) for t, numbers in enumerate(tasks) for i, one in enumerate(numbers) if one == number]
         assert found.rows() == expected
 

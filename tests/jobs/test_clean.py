@@ -60,7 +60,7 @@ def test_adversaries_get_less_than_from_raw_rows(found):
 
 
 def test_the_verdict_names_what_is_left(found):
-    assert "1 direction is left" in found.verdict
+    assert "1 direction remains" in found.verdict
     assert "hours-per-week" in found.verdict
     assert "LogisticRegression" in repr(found)
     facts = json.loads(json.dumps(found.facts()))
@@ -104,8 +104,8 @@ def test_values_stay_within_those_seen():
         ({"secret": "sex"}, "Secrets need rows"),
         ({"secret": "shoe size", "rows": FRAME}, "There is no secret 'shoe size'"),
         ({"secret": "person-id", "rows": FRAME.with_columns(FRAME["person-id"].cast(str))}, "different values that"),
-        ({"secret": "sex", "rows": FRAME[:30]}, "Only 30 of the rows to learn from are complete"),
-        ({"rows": FRAME.drop("age")}, "Column 'age' is not among the rows to learn from"),
+        ({"secret": "sex", "rows": FRAME[:30]}, "Only 30 training rows have no missing values"),
+        ({"rows": FRAME.drop("age")}, "Column 'age' is missing from the training rows"),
         ({"epsilon": -1}, "epsilon must be a number of at least 0, got -1"),
         ({"mode": "some"}, "mode must be 'exact', .*, got 'some'"),
         ({"keep": ["shoe size"]}, "There is no feature 'shoe size'"),
@@ -121,7 +121,7 @@ def test_bad_input_gets_one_sentence(arguments, sentence):
 def test_predictors_that_do_not_fit_get_one_sentence():
     with pytest.raises(DataError, match="Column 'age' is not among the queries"):
         clean(FRAME.drop("age"), MODEL)
-    with pytest.raises(DataError, match="looks at 3 features and knows none by name"):
+    with pytest.raises(DataError, match="uses 3 features without names"):
         clean(FRAME, np.ones(3))
     with pytest.raises(ShoalError, match="does not begin with a linear stage"):
         clean(FRAME, RandomForestClassifier(2).fit(FRAME.select(NUMBERS), FRAME["income"].to_numpy()))
@@ -220,7 +220,7 @@ def test_a_predictor_that_is_not_what_it_seems_is_refused():
     model = Sly().fit(FRAME.select(NUMBERS), FRAME["income"].to_numpy())
     Sly.decision_function = lambda self, rows: np.asarray(rows)[:, 1] - 40.0
     Sly.decision_function.__module__ = "sklearn"
-    with pytest.raises(ShoalError, match="looks at rows in another way"):
+    with pytest.raises(ShoalError, match="uses rows in another way"):
         clean(FRAME[:100], model, 0.0, rows=FRAME)
 
 

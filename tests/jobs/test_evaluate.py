@@ -522,7 +522,7 @@ def test_it_shows_itself(found):
         ({"frame": FRAME[:0]}, "no rows"),
         ({"frame": [1, 2]}, "this is a list"),
         ({"model": {"f": make_pipeline(FunctionTransformer(lambda X: X), Dull())}, "store": "s.jsonl"},
-         "cannot be written down"),
+         "cannot be serialized"),
     ],
 )  # fmt: skip
 def test_bad_input_is_told_in_one_sentence_before_anything_is_measured(change, culprit, tmp_path, monkeypatch):

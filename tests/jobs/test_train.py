@@ -86,7 +86,7 @@ def test_numbers_are_learned_too():
     found = train(FRAME, NUMERIC, "forest", sensitivity=AGE, n_estimators=5, cv=2, max_accuracy_loss=0.1)
     assert (found.comparison.task, found.comparison.score) == ("regression", "r2")
     assert "R²" in found.verdict
-    with pytest.raises(ShoalError, match="'boost' learns classes, but the target is a number"):
+    with pytest.raises(ShoalError, match="'boost' predicts classes, but the target is numeric"):
         train(FRAME, NUMERIC, "boost", sensitivity=AGE)
 
 
@@ -122,7 +122,7 @@ def test_an_importance_can_be_asked_for():
     found = train(FRAME, SCHEMA, "tree", sensitivity=AGE, max_depth=5, max_importance=0.0)
     assert found.search.best_.risk == 0
     assert found.importance[1] == 0
-    assert "The model does not use age at all" in found.verdict
+    assert "The model does not use age, whose importance in the plain model is" in found.verdict
 
 
 def test_where_nothing_is_leaned_on_the_verdict_says_so():
@@ -166,8 +166,8 @@ def test_settings_are_described_in_words():
     assert describe_setting(NOTHING) == "no method"
     assert describe_setting(NOTHING | {"penalty": 0.5, "min_level": 3}) == "penalty 0.5, splits only from level 3 on"
     assert describe_setting(NOTHING | {"max_splits": 0}) == "no split on it"
-    assert describe_setting(NOTHING | {"max_splits": 1}) == "at most 1 split a tree"
-    assert describe_setting(NOTHING | {"max_splits": 2}) == "at most 2 splits a tree"
+    assert describe_setting(NOTHING | {"max_splits": 1}) == "at most 1 split per tree"
+    assert describe_setting(NOTHING | {"max_splits": 2}) == "at most 2 splits per tree"
     assert describe_setting(NOTHING | {"max_splits": 2, "share": "ensemble"}) == "at most 2 splits in all trees"
     assert describe_setting(NOTHING | {"penalty": 2.0, "penalty_stops": True}) == "penalty 2 that can stop"
 
@@ -178,8 +178,8 @@ def test_settings_are_described_in_words():
         ({"sensitivity": {"nobody": 1.0}}, "'nobody' is no feature"),
         ({"sensitivity": {"income": 1.0}}, "'income' is no feature"),
         ({"sensitivity": {}}, "No feature has a sensitivity above 0"),
-        ({"sensitivity": AGE, "max_splits": 3}, "'max_splits' is what the search is for"),
-        ({"sensitivity": AGE, "depth": 3}, "PrivacyTreeClassifier does not take that"),
+        ({"sensitivity": AGE, "max_splits": 3}, "The search sets 'max_splits'"),
+        ({"sensitivity": AGE, "depth": 3}, "PrivacyTreeClassifier refuses an option"),
         ({"sensitivity": AGE, "random_state": "today"}, "random_state must be"),
         ({"sensitivity": AGE, "cv": 1}, "cv must be a whole number of at least 2, .*, got 1"),
         ({"sensitivity": AGE, "test_size": 0}, "test_size=0"),

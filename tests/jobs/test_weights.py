@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from _simulated_people import SimulatedPerson
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
@@ -16,7 +17,7 @@ from shoal import Attribute, Flash, Hierarchy, Mondrian, SaNGreeA, Schema, Weigh
 from shoal.data.table import encode
 from shoal.datasets import fetch_adult, make_census
 from shoal.errors import DataError, ShoalError
-from shoal.jobs.weights import CERTAINTIES, SPREAD, SimulatedPerson, learn_weights
+from shoal.jobs.weights import CERTAINTIES, SPREAD, learn_weights
 from tables import tables
 
 CENSUS = make_census(800)
@@ -367,7 +368,7 @@ def test_sessions_are_saved_and_loaded(session, tmp_path):
     for broken in ({"first": [0.0]}, {"weights": None}, {"choice": "third"}, {"second": [float("nan")] * len(QUASI)}):
         kept = session.to_dict()
         kept["log"][0] = kept["log"][0] | broken
-        with pytest.raises(DataError, match="These are no answers of a session"):
+        with pytest.raises(DataError, match="These are not the answers of a session"):
             WeightSession.from_dict(kept, FRAME, SCHEMA)
     with pytest.raises(DataError, match="cannot be read"):
         WeightSession.load(tmp_path / "none.json", FRAME, SCHEMA)
@@ -392,7 +393,7 @@ def test_bad_input_gets_one_sentence(session):
         session.answer("first")
     session.ask()
     for wrong in ("third", 2, None, True, 1.5, ["first"]):
-        with pytest.raises(ShoalError, match="is none: choose first, second, skip"):
+        with pytest.raises(ShoalError, match="is not an answer: choose first, second, skip"):
             session.answer(wrong)
     with pytest.raises(ShoalError, match="no answer to take back"):
         session.undo()
@@ -401,8 +402,8 @@ def test_bad_input_gets_one_sentence(session):
 @pytest.mark.parametrize(
     ("columns", "culprit"),
     [
-        ({"a": [1] * 20, "b": ["x"] * 20}, "because of a, b none has more than one value"),
-        ({"a": list(range(20)), "b": ["x"] * 20}, "because of a, b only 'a' has more than one value"),
+        ({"a": [1] * 20, "b": ["x"] * 20}, "because none of a, b has several values"),
+        ({"a": list(range(20)), "b": ["x"] * 20}, "because only 'a' of a, b has several values"),
         ({"a": [1, 2] * 10, "b": ["x", "y"] * 10}, "No question was found, because few groups of 5 rows"),
     ],
 )

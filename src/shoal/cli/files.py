@@ -276,14 +276,6 @@ def write_report(release: Release, path: Path, before: Any, released: Path, titl
     report(release, path, raw_risk=before, released_file=released, title=title)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, in full or not at all."""
-    from shoal.data.files import replacing
-
-    with replacing(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
 def files_in(folder: Path, *names: str) -> dict[str, Path]:
     """Return the files of a folder by their names without extensions."""
     return {Path(name).stem: folder / name for name in names}

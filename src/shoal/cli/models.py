@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from shoal.cli import render
-from shoal.cli.files import files_in, find_attacked, making_folder, refuse_overwriting, write_release, write_text
+from shoal.cli.files import files_in, find_attacked, making_folder, refuse_overwriting, write_release
 from shoal.cli.options import (
     Json,
     K,
@@ -147,6 +147,7 @@ def train(
       shoal train people.csv --schema people.toml --estimator tree --sensitive age --sensitive sex=0.5
           --option max_depth=8 --out trained
     """
+    from shoal.data.files import write_text
     from shoal.data.schema import Schema
     from shoal.jobs.train import train as train_model
     from shoal.models.files import save_model
@@ -171,7 +172,7 @@ def train(
         training.provenance.to_json(written["training"])
         training.to_html(written["report"], title=f"Model of {source.name} with less reliance on sensitive features")
         if "rules" in written:
-            write_text(written["rules"], training.rules() or "")
+            write_text(written["rules"], (training.rules() or "") + "\n")
     render.training(training, written, json=json)
 
 

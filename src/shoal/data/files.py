@@ -259,6 +259,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text in UTF-8, in full or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def give_types(frame: polars.DataFrame) -> polars.DataFrame:
     """Convert text columns to integers, numbers, dates or Booleans if every value allows it without loss."""
     import polars as pl

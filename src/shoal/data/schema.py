@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from shoal.data import frames
-from shoal.data.files import replacing
+from shoal.data.files import write_text
 from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.data.profiling import propose
 from shoal.errors import HierarchyError, SchemaError
@@ -179,8 +179,7 @@ class Schema:
                 table.add(key, value)
             tables.add(attribute.name, table)
         document.add("attributes", tables)
-        with replacing(path) as temporary:
-            temporary.write_text(tomlkit.dumps(document), encoding="utf-8")
+        write_text(path, tomlkit.dumps(document))
 
     @property
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tables that do not fit into memory: how they are counted, cut into fragments and released in parts.
+"""Engines for tables that do not fit into memory: they count, cut into fragments and release in parts.
 
-Each engine answers the same questions, defined in :mod:`shoal.engines.base`; methods are not implemented again here.
+All implement the protocol of :mod:`shoal.engines.base`; methods are not implemented again here.
 """

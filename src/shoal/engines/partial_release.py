@@ -1,10 +1,10 @@
-"""What is released of a part of a large table, and what all parts lose together."""
+"""The release of a part of a large table, and the loss of all parts together."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -15,66 +15,73 @@ from sklearn.base import clone
 from shoal.anonymizers import Anonymizer
 from shoal.data import enums, frames
 from shoal.data.factored import group_rows
-from shoal.data.files import restore_texts
+from shoal.data.files import mark_missing, restore_texts
 from shoal.data.schema import Schema
-from shoal.data.table import TOP, Table
+from shoal.data.table import TOP, Table, require_same_columns
 from shoal.data.value_text import plain_text
+from shoal.engines.fragments import Fragmentation
 from shoal.errors import DataError, GuaranteeError
 from shoal.partition.handover import ReleasedRows
 from shoal.partition.losses import LOSSES, GroupSizes, Loss, LossMeasure, each_loss, sum_sizes
 from shoal.partition.recoding import recodings_that_publish
-from shoal.partition.table_summary import TableSummary
 from shoal.privacy.counts import count_groups
 from shoal.privacy.models import KAnonymity, check_constraints, show_level
 from shoal.privacy.rules import membership, released_rows
 
 
-class PartialRelease(NamedTuple):
-    """What is released of a fragment."""
+class PartialLoss(NamedTuple):
+    """The loss of a part of a table."""
 
-    frame: nw.DataFrame[Any] | None
     sizes: GroupSizes
-    """Of the rows that are handed out."""
+    """Sizes of the groups, counting the rows that are handed out."""
     loss: Loss
 
 
-def release_part(
-    method: Anonymizer,
-    frame: Any,
-    whole: TableSummary,
-    y: Any,
+def release_fragment(
+    cut: Fragmentation,
+    raw: pl.DataFrame,
     number: int,
+    y: str | None = None,
+    marks: Sequence[str] = (),
     *,
     checked_later: bool = False,
     as_names: bool = False,
-) -> PartialRelease:
-    """Release the rows of a fragment as part of the whole table, and see what comes out of it.
+) -> tuple[pl.DataFrame, PartialLoss]:
+    """Release the rows of a fragment as part of the whole table; return them as they are written, and the loss.
 
-    ``y`` is what the method is guided by, a value for each row. With a model about a population all its rows are in the
-    frame, and some are released. Unless it is ``checked_later``, what comes out is counted once more. Texts are given
-    ``as_names`` if asked for.
+    ``y`` is the column that guides the method, and ``marks`` stand for missing values. For a model about a population,
+    the fragment has all rows of it, some of which are released. The groups are counted again unless they are
+    ``checked_later``. With ``as_names``, texts are released as enums.
     """
-    one = clone(method)
-    # The first one keeps its seed: if it is the only one, it is released as the table would be.
-    if one.random_state is not None and number > 0:
-        one.random_state = np.random.SeedSequence([seed_of(one.random_state), number]).generate_state(1)[0]
-    return measure_part(one, one.release_rows(frame, y, summary=whole, as_names=as_names), checked_later=checked_later)
+    schema, method = cut.schema, clone(cut.method)
+    # The first fragment keeps the seed: a single fragment is released as the table would be.
+    if method.random_state is not None and number > 0:
+        method.random_state = np.random.SeedSequence([seed_of(method.random_state), number]).generate_state(1)[0]
+    guide = None if y is None else frames.open_frame(raw)[y].to_numpy()
+    raw = raw.drop(left_out(y, schema))
+    seen = mark_missing(raw, marks, schema.names)
+    released = method.release_rows(seen, guide, summary=cut.summary, as_names=as_names)
+    loss = measure_part(method, released, checked_later=checked_later)
+    dates = cut.summary.dates
+    return as_written(released.frame, raw, schema, method.recoding, marks, dates, as_names=as_names), loss
 
 
-def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: bool = False) -> PartialRelease:
-    """See that what was released by a fitted method keeps what was asked for, and what it lost."""
+def measure_part(method: Anonymizer, released: ReleasedRows, *, checked_later: bool = False) -> PartialLoss:
+    """Check the constraints on the rows that a fitted method has released, and measure the loss."""
     member_of, (frame, table, labels, _) = membership(method.constraints), released
     members = None if member_of is None else released_rows(table, member_of) != 0
     if not checked_later:
-        _require_kept(frame, method, table, members)
+        _require_constraints(frame, method, table, members)
     loss = released.loss(members, is_part=table.weights is None)
     counts = count_groups(labels, (), members, table.weights).sizes
     sizes, n_suppressed = (counts[:-1], int(counts[-1])) if (labels < 0).any() else (counts, 0)
-    return PartialRelease(frame, sum_sizes(sizes, n_suppressed), loss)
+    return PartialLoss(sum_sizes(sizes, n_suppressed), loss)
 
 
-def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table, members: np.ndarray | None) -> None:
-    """Count once more, from the released values: nothing leaves a fragment that breaks what was asked for."""
+def _require_constraints(
+    released: nw.DataFrame[Any], method: Anonymizer, table: Table, members: np.ndarray | None
+) -> None:
+    """Refuse a fragment that violates a constraint, by counting its released values."""
     labels = group_rows(released, list(table.columns)[: len(table.quasi)])
     counts = count_groups(labels, table.sensitive, members, table.weights)
     for constraint in (KAnonymity(method.k), *check_constraints(method.constraints)):
@@ -85,52 +92,50 @@ def _require_kept(released: nw.DataFrame[Any], method: Anonymizer, table: Table,
             )
 
 
-def column_reader(name: str | None) -> Callable[[nw.DataFrame[Any]], np.ndarray] | None:
-    """What gives each row of a frame what a method is guided by: a column of it."""
-    return None if name is None else lambda frame: frame[name].to_numpy()
-
-
-def require_guide(y: str | None, names: Collection[str]) -> None:
-    """Refuse a table without the column that guides a method."""
+def require_columns(names: Collection[str], schema: Schema, y: str | None) -> None:
+    """Refuse a table without the columns of the schema, or without the column that guides the method."""
     if y is not None and y not in names:
-        raise DataError(f"The table has no column {y!r} to be guided by, only {', '.join(list(names)[:12])}.")
+        raise DataError(
+            f"The table has no column {y!r} to guide the method: choose among {', '.join(list(names)[:12])}."
+        )
+    require_same_columns([name for name in names if name not in left_out(y, schema)], schema)
 
 
 def left_out(y: str | None, schema: Schema) -> list[str]:
-    """The column that guides a method, which is released only if the schema has it."""
+    """Return the column that guides the method, unless the schema has it: then it is released."""
     return [y] if y is not None and y not in schema else []
 
 
 def seed_of(random_state: Any) -> int:
-    """A number for a source of random numbers."""
+    """Return an integer seed; a generator draws one."""
     return int(random_state) if isinstance(random_state, numbers.Integral) else int(random_state.randint(2**31))
 
 
 ADDED_UP = [one.name for one in LOSSES.values() if one.adds in ("mean", "sum")]
-"""Losses of parts that give those of the table."""
+"""Losses of a table that follow from those of its parts."""
 N_SIZES = len(GroupSizes._fields)
 N_NUMBERS = N_SIZES + len(ADDED_UP)
-"""Numbers of a part, before those of its attributes."""
+"""Number of the figures of a part, before those of its attributes."""
 
 
-def as_numbers(part: PartialRelease) -> list[float]:
-    """What a part loses as numbers that can be added up over parts."""
+def as_numbers(part: PartialLoss) -> list[float]:
+    """Return the loss of a part as numbers that can be summed over parts."""
     n, loss = part.sizes.n_rows, part.loss
     added = [loss.values[name] * (n if LOSSES[name].adds == "mean" else 1) for name in ADDED_UP]
     return [*map(float, part.sizes), *added, *(n * value for value in loss.by_attribute.values())]
 
 
-def from_numbers(numbers: Sequence[float], names: Sequence[str]) -> PartialRelease:
-    """The part that all parts are together, whose numbers were added up; ``names`` are those of the attributes."""
+def from_numbers(numbers: Sequence[float], names: Sequence[str]) -> PartialLoss:
+    """Return all parts as one from the sums of their numbers; ``names`` are those of the attributes."""
     sizes = GroupSizes(*map(int, numbers[:N_SIZES]))
     per = {"mean": max(sizes.n_rows, 1), "sum": 1}
     values = {name: numbers[N_SIZES + i] / per[LOSSES[name].adds] for i, name in enumerate(ADDED_UP)}
     by_attribute = {name: value / per["mean"] for name, value in zip(names, numbers[N_NUMBERS:], strict=True)}
-    return PartialRelease(None, sizes, Loss(each_loss(sizes, lambda one: values.get(one.name, math.nan)), by_attribute))
+    return PartialLoss(sizes, Loss(each_loss(sizes, lambda one: values.get(one.name, math.nan)), by_attribute))
 
 
-def add_losses(parts: Sequence[PartialRelease]) -> Loss:
-    """What all fragments lose together; how frequent values are in the whole table is not known, nor is the entropy."""
+def add_losses(parts: Sequence[PartialLoss]) -> Loss:
+    """Return the loss of all fragments; the entropy is unknown, as value frequencies in the whole table are."""
     sizes = GroupSizes(*map(sum, zip(*(part.sizes for part in parts), strict=True)))
 
     def mean(values: Iterable[float]) -> float:
@@ -158,7 +163,7 @@ def as_written(
     """Return released rows with columns of one type in all fragments, as they are written and then checked.
 
     Columns that are neither quasi-identifiers nor sensitive keep every character of ``raw``; ``dates`` are
-    quasi-identifiers whose means are dates. Texts are given ``as_names`` if asked for.
+    quasi-identifiers whose means are dates. With ``as_names``, texts are enums.
     """
     quasi = [one.name for one in schema.quasi]
     opened = frames.open_frame(released)
@@ -172,7 +177,7 @@ def as_written(
 
 
 def _as_mean(series: pl.Series, *, is_date: bool) -> pl.Series:
-    """Numbers, or dates, which may be written as texts with a time behind them; suppressed ones are missing."""
+    """Return means as numbers or dates, also if they are texts of dates with a time; suppressed ones are missing."""
     if series.dtype in (pl.String, pl.Enum):
         texts = series.cast(pl.String)
         series = texts.set(texts.eq_missing(TOP), None)
@@ -181,7 +186,7 @@ def _as_mean(series: pl.Series, *, is_date: bool) -> pl.Series:
 
 
 def _as_texts(series: nw.Series[Any], *, as_names: bool) -> pl.Series:
-    """Values as they are written in a release, also where nothing was generalised."""
+    """Return values as texts, also if none of them was generalised."""
     if series.dtype == (nw.Enum if as_names else nw.String):
         return series.to_native()  # type: ignore[no-any-return]
     factor = frames.factorize(series)
@@ -190,8 +195,8 @@ def _as_texts(series: nw.Series[Any], *, as_names: bool) -> pl.Series:
     return texts.gather(np.where(factor.codes < 0, len(factor.values), factor.codes))
 
 
-def part_alike(schema: Schema, n_rows: int) -> PartialRelease:
-    """What becomes of rows that are all alike: they are released as they are."""
+def no_loss(schema: Schema, n_rows: int) -> PartialLoss:
+    """Return the loss of rows with equal quasi-identifiers, which are released as they are."""
     nothing = dict.fromkeys((one.name for one in schema.quasi), 0.0)
     sizes = sum_sizes(np.array([n_rows]), 0)
-    return PartialRelease(None, sizes, Loss(each_loss(sizes, lambda one: 0.0), nothing))
+    return PartialLoss(sizes, Loss(each_loss(sizes, lambda one: 0.0), nothing))

@@ -262,6 +262,16 @@ def show_change(score: str, *values: float) -> str:
     return " to ".join(f"{value:+.4f}" for value in values)
 
 
+def score_facts(found: Comparison) -> list[tuple[str, str]]:
+    """Return the main score before and after, and its change, each as a name and a text."""
+    score = found.score
+    return [
+        (f"{score} before", with_interval(show_score, score, found.before)),
+        (f"{score} after", with_interval(show_score, score, found.after)),
+        ("change", with_interval(show_change, score, found.change)),
+    ]
+
+
 def with_interval(show: Callable[..., str], score: str, found: Interval) -> str:
     """Format a number and its interval for people."""
     return f"{show(score, found.value)} ({show(score, found.low, found.high)})"

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from shoal.anonymizers import find_method
 from shoal.data import frames
 from shoal.data.factored import FactoredFrame
-from shoal.data.files import replacing
+from shoal.data.files import write_text
 from shoal.data.schema import Schema
 from shoal.errors import DataError
 from shoal.evaluation.protected_model import ProtectedModel
@@ -78,8 +78,7 @@ class Provenance(NamedTuple):
         if self.anonymization is not None:
             named = [{"constraint": type(one).__name__, **_fields(one)} for one in self.anonymization.constraints]
             facts["anonymization"] = self.anonymization._asdict() | {"constraints": named}
-        with replacing(path) as temporary:
-            temporary.write_text(dump_json(facts) + "\n", encoding="utf-8")
+        write_text(path, dump_json(facts) + "\n")
 
     @classmethod
     def from_json(cls, path: str | Path) -> Provenance:

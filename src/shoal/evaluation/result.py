@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from shoal.data import frames
-from shoal.data.files import replacing, write_table
+from shoal.data.files import replacing, write_table, write_text
 from shoal.intervals import CONFIDENCE
 from shoal.parameters import Real
 from shoal.reports.report import library_versions, render
@@ -168,9 +168,7 @@ class Evaluation:
 
     def to_html(self, path: str | Path, *, title: str = "Cost of privacy", loss: float = 0.01) -> None:
         """Write one self-contained page: the answer in words, the plot, the numbers and the method."""
-        page = render(self._facts(loss), title, "evaluation.html.j2")
-        with replacing(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        write_text(path, render(self._facts(loss), title, "evaluation.html.j2"))
 
     def show(self, *values: float) -> str:
         """Format a score, or its interval, for people."""

@@ -19,7 +19,7 @@ from shoal.attacks.registry import ELEMENTS, AuditInput, Element, Finding, Skipp
 from shoal.attacks.results import AttackResult
 from shoal.attacks.trees import quick
 from shoal.data import frames
-from shoal.data.files import replacing
+from shoal.data.files import replacing, write_text
 from shoal.data.schema import Schema, require_schema
 from shoal.errors import DataError, ShoalError
 from shoal.evaluation.provenance import fingerprint
@@ -87,14 +87,11 @@ class Audit(FactSheet):
 
     def to_json(self, path: str | Path) -> None:
         """Write every number, in full or not at all."""
-        with replacing(path) as temporary:
-            temporary.write_text(dump_json(self.facts()) + "\n", encoding="utf-8")
+        write_text(path, dump_json(self.facts()) + "\n")
 
     def to_html(self, path: str | Path, *, title: str = "Audit") -> None:
         """Write the evidence as one self-contained page, in full or not at all."""
-        page = render(self._page(), title, "audit.html.j2")
-        with replacing(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        write_text(path, render(self._page(), title, "audit.html.j2"))
 
     def plot(self, path: str | Path) -> None:
         """Draw the ROC curves of the strongest attacks on membership as PNG, SVG or PDF, by the suffix of the path."""

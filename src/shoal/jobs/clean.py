@@ -1,9 +1,10 @@
-"""Clean a table of queries, and see what that changed: for the predictor, and for who guesses a secret."""
+"""Clean a table of queries, and measure the effect on the predictor and on adversaries."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -23,85 +24,78 @@ from shoal.reports.report import listed, show_share
 from shoal.reports.summaries import FactSheet
 
 HELD_OUT = 0.3
-"""Share of the rows with secrets that are guessed, and not learned from."""
+"""Share of the rows with secrets that are held out for testing adversaries."""
 MOST_ROWS = 20_000
-"""Rows with secrets that are learned from or guessed; of more, as many are drawn."""
+"""Maximum number of rows with secrets for training and testing; of more rows, a sample is drawn."""
 FEWEST_ROWS = 40
 ROWS_TO_TRY = 100
-"""Queries by which it is tried whether a predictor is as it was read."""
+"""Number of queries that test if a predictor depends on its linear stage only."""
 MOST_CLASSES = 20
 
 
 class Moved(NamedTuple):
-    """What cleaning changed for the predictor."""
+    """The effect of cleaning on the predictor."""
 
     mean: float
-    """Squared distance that the outputs of the linear stage moved by, mean over the rows."""
+    """Squared distance between the outputs of the linear stage before and after, mean over the rows."""
     largest: float
     relative: float | None
-    """The mean, by the variance of these outputs over the rows that were given to learn from."""
+    """The mean relative to the variance of these outputs over the training rows of adversaries."""
     same_answers: float | None
-    """Share of the rows with the same class as before; None of numbers, or if the predictor cannot be asked."""
+    """Share of the rows with the same class as before; None for regressors, or if the predictor cannot be called."""
     largest_change: float | None
-    """Largest change of a predicted number; None of classes."""
+    """Largest change of a predicted number; None for classes."""
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Cleaning(FactSheet):
     """Cleaned queries and the evidence; made by :func:`clean`.
 
     Attributes
     ----------
     frame : table
-        The cleaned rows, with the features of the predictor alone.
+        The cleaned rows, with the features of the predictor only.
     cleaner : NullSpaceCleaner or TargetedNullSpaceCleaner
         Fitted; it cleans further rows.
     moved : Moved
     relearned : dict
-        For each secret what adversaries get who learn from cleaned rows, a list of :class:`Relearned`.
+        For each secret, how well adversaries recover it from cleaned rows: a list of :class:`Relearned`.
     left_out : list of str
-        Columns that the predictor does not look at, and that are not sent.
+        Columns that the predictor does not use, and that are not sent.
+    predictor_name : str
     """
 
-    def __init__(
-        self,
-        frame: Any,
-        cleaner: Cleaner,
-        moved: Moved,
-        relearned: Mapping[str, list[Relearned]],
-        left_out: Sequence[str],
-        predictor: Any,
-    ) -> None:
-        self.frame = frame
-        self.cleaner = cleaner
-        self.moved = moved
-        self.relearned = dict(relearned)
-        self.left_out = list(left_out)
-        self.predictor_name = name_of(predictor) if hasattr(predictor, "predict") else "the predictor"
+    frame: Any
+    cleaner: Cleaner
+    moved: Moved
+    relearned: dict[str, list[Relearned]]
+    left_out: list[str]
+    predictor_name: str
 
     @property
     def verdict(self) -> str:
-        """What was reached, in careful sentences."""
+        """Result in careful sentences."""
         free, rank = int((~self.cleaner.kept_).sum()), self.cleaner.rank_
-        ways = "1 direction is left, the one" if rank == 1 else f"{rank} directions are left, the ones"
+        remain = "1 direction remains" if rank == 1 else f"{rank} directions remain"
         said = [
-            f"Of {free} features that can be cleaned, {ways} that {self.predictor_name} looks into; its linear stage "
-            f"moves by {self.moved.largest:.3g} at most (squared; {self.cleaner.epsilon:g} is allowed)."
+            f"Of {free} features that can be cleaned, {remain}, used by {self.predictor_name}; its linear stage moves "
+            f"by at most {self.moved.largest:.3g} (squared; {self.cleaner.epsilon:g} is allowed)."
         ]
         for secret, found in self.relearned.items():
             strongest = min(found, key=lambda one: one.error.value)
             raw = show_share(max(1 - min(one.raw_error.value for one in found), 0.0))
-            left = f"{show_share(max(strongest.advantage, 0.0))} of what can be known of {secret}"
             if strongest.beats_baseline:
-                said.append(f"Who learns again from cleaned rows still gets {left}, {raw} from raw ones.")
+                share = show_share(max(strongest.advantage, 0.0))
+                said.append(f"An adversary recovers {share} of {secret} from cleaned rows, and {raw} from raw rows.")
             else:
                 said.append(
-                    f"Nobody who learned again from cleaned rows was clearly better at {secret} than who knows nothing "
-                    f"of the row; from raw ones it was {raw}."
+                    f"No adversary recovers {secret} from cleaned rows clearly better than guessing without access to "
+                    f"them; from raw rows, one recovers {raw}."
                 )
         return " ".join(said)
 
     def summary(self) -> list[tuple[str, str]]:
-        """What was changed in a few facts, each a name and a text."""
+        """Return the changes in a few facts, each a name and a text."""
         kept = [name for name, stays in zip(self.cleaner.feature_names_in_, self.cleaner.kept_, strict=True) if stays]
         facts = [
             ("predictor", self.predictor_name),
@@ -113,7 +107,7 @@ class Cleaning(FactSheet):
             ("linear stage moved, most", f"{self.moved.largest:.3g}"),
         ]
         if self.moved.relative is not None:
-            facts.append(("mean move by the outputs' variance", show_share(self.moved.relative)))
+            facts.append(("mean move relative to the outputs' variance", show_share(self.moved.relative)))
         if self.moved.same_answers is not None:
             facts.append(("same answers", show_share(self.moved.same_answers)))
         if self.moved.largest_change is not None:
@@ -121,7 +115,7 @@ class Cleaning(FactSheet):
         return facts
 
     def facts(self) -> dict[str, Any]:
-        """The numbers by name."""
+        """Return the numbers by name."""
         return {
             "verdict": self.verdict,
             "epsilon": self.cleaner.epsilon,
@@ -148,32 +142,32 @@ def clean(
     learners: Sequence[str] = LEARNERS,
     random_state: int = 0,
 ) -> Cleaning:
-    """Clean queries for a predictor, and measure how far it moved and what an adversary still gets.
+    """Clean queries for a predictor, and measure how far it moves and how well adversaries recover secrets.
 
     Parameters
     ----------
     frame : pandas, polars or pyarrow table
-        Queries. Columns that the predictor does not look at are left out.
+        Queries. Columns that the predictor does not use are left out.
     predictor : estimator, torch module, ONNX model, path or array
-        Who the queries are for; see :func:`shoal.linear_stages.read_linear_stage`.
+        The receiver of the queries; see :func:`shoal.linear_stages.read_linear_stage`.
     epsilon : float
-        How far the outputs of its linear stage may move: the squared distance, for each row.
+        Maximum squared distance, for each row, that the outputs of its linear stage may move.
     mode : {"knapsack", "energy", "exact"}
-        What the budget is spent on; see :class:`NullSpaceCleaner`. With secrets, ``knapsack`` spends it on them.
+        Use of this budget; see :class:`NullSpaceCleaner`. With secrets, ``knapsack`` spends it on them.
     rows : table, optional
-        Rows such as the predictor was trained on: their mean stands in for what is left out, and secrets are learned
-        from a part of them and guessed of the others. Take rows that it was not trained on if you can: its answers tell
-        more about those that it was, and adversaries look stronger than they are.
+        Rows like the training rows of the predictor: their mean replaces what is removed, and adversaries learn secrets
+        from a part of them and are tested on the others. Prefer rows that the predictor was not trained on: its answers
+        reveal more about training rows, so that adversaries seem stronger than they are.
     secret : str or sequence of str
-        Columns of ``rows`` that are to be hard to guess. They may be features themselves.
+        Columns of ``rows`` that adversaries should not recover. They may be features themselves.
     keep : sequence of str
         Features that are sent as they are.
     bounds : "seen", pair or dict, optional
-        Values between which cleaned features must stay; see :class:`NullSpaceCleaner`.
+        Limits of cleaned features; see :class:`NullSpaceCleaner`.
     learners : sequence of {"linear", "boosting", "network"}
-        How adversaries learn.
+        Learners of the adversaries.
     random_state : int
-        Seed, from 0 on.
+        Seed.
 
     Examples
     --------
@@ -189,22 +183,22 @@ def clean(
     SEED.check("random_state", random_state)
     secrets = [secret] if isinstance(secret, str) else list(secret)
     if secrets and rows is None:
-        raise ShoalError("Secrets need rows to learn them from: pass rows that have them.")
+        raise ShoalError("Secrets need rows that adversaries learn them from: pass rows that have them.")
     queries = frames.open_frame(frame)
     frames.require_rows(queries)
     stage = read_linear_stage(predictor)
     names = list(stage.names) if stage.names is not None else _names_by_position(queries, stage)
     features = _pick(queries, names, "the queries")
-    learned = None if rows is None else _read_known(rows, names, secrets, stage, keep)
+    known = None if rows is None else _read_known(rows, names, secrets, stage, keep)
     named = stage._replace(names=tuple(names))
-    cleaner = _make(named, epsilon, mode, keep, bounds, targeted=bool(secrets))
+    cleaner = _make_cleaner(named, epsilon, mode, keep, bounds, targeted=bool(secrets))
     relearned: dict[str, list[Relearned]] = {}
-    if learned is None:
+    if known is None:
         cleaner.fit()
     elif not secrets:
-        cleaner.fit(learned.features.to_native())
+        cleaner.fit(known.features.to_native())
     else:
-        train, rest = _split(learned, random_state)
+        train, rest = _split(known, random_state)
         cleaner.fit(train.features.to_native(), train.labels())
         for name in secrets:
             relearned[name] = relearn(
@@ -217,19 +211,20 @@ def clean(
             )
     cleaned = cleaner.transform(features.to_native())
     _require_same_answers(cleaner, predictor, stage, features)
-    moved = _measure(cleaner, predictor, stage, features, cleaned, learned)
+    moved = _measure(cleaner, predictor, stage, features, cleaned, known)
     left_out = [name for name in queries.columns if name not in names]
-    return Cleaning(cleaned, cleaner, moved, relearned, left_out, predictor)
+    predictor_name = name_of(predictor) if hasattr(predictor, "predict") else "the predictor"
+    return Cleaning(cleaned, cleaner, moved, relearned, left_out, predictor_name)
 
 
-class _Known(NamedTuple):
-    """Rows with what the predictor sees of them, and their secrets."""
+class _KnownRows(NamedTuple):
+    """The features and the secrets of some rows."""
 
     features: nw.DataFrame[Any]
     secrets: dict[str, np.ndarray]
 
     def labels(self) -> np.ndarray:
-        """All secrets as columns of one size, of classes one column each."""
+        """Return all secrets as columns of equal scale, with one column for each class."""
         parts = []
         for values in self.secrets.values():
             columns = read_secret(values, len(values))
@@ -237,24 +232,26 @@ class _Known(NamedTuple):
             parts.append(columns / np.where(spread > 0, spread, 1.0))
         return np.hstack(parts)
 
-    def take(self, rows: np.ndarray) -> _Known:
-        """Some of the rows."""
-        return _Known(frames.take_rows(self.features, rows), {name: v[rows] for name, v in self.secrets.items()})
+    def take(self, rows: np.ndarray) -> _KnownRows:
+        """Return some of the rows."""
+        return _KnownRows(frames.take_rows(self.features, rows), {name: v[rows] for name, v in self.secrets.items()})
 
 
-def _make(predictor: Any, epsilon: float, mode: str, keep: Sequence[str], bounds: Any, *, targeted: bool) -> Cleaner:
+def _make_cleaner(
+    predictor: Any, epsilon: float, mode: str, keep: Sequence[str], bounds: Any, *, targeted: bool
+) -> Cleaner:
     if targeted and mode in ("knapsack", "exact"):
         return TargetedNullSpaceCleaner(predictor, epsilon=epsilon, mode=mode, keep=keep, bounds=bounds)
     return NullSpaceCleaner(predictor, epsilon, mode=mode, keep=keep, bounds=bounds)
 
 
 def _names_by_position(queries: nw.DataFrame[Any], stage: LinearStage) -> list[str]:
-    """The features of a predictor that does not know their names: all columns, in their order."""
+    """Return the features of a predictor that does not know their names: all columns, in their order."""
     n = len(stage.matrix)
     if len(queries.columns) != n:
         raise DataError(
-            f"The predictor looks at {n} features and knows none by name, but the table has {len(queries.columns)} "
-            "columns: leave just these, in its order."
+            f"The predictor uses {n} features without names, but the table has {len(queries.columns)} columns: keep "
+            "only these features, in the order of the predictor."
         )
     return list(queries.columns)
 
@@ -262,19 +259,19 @@ def _names_by_position(queries: nw.DataFrame[Any], stage: LinearStage) -> list[s
 def _pick(frame: nw.DataFrame[Any], names: Sequence[str], where: str) -> nw.DataFrame[Any]:
     for name in names:
         if name not in frame.columns:
-            raise DataError(f"Column {name!r} is not among {where}, but the predictor looks at it: add it.")
+            raise DataError(f"Column {name!r} is missing from {where}, but the predictor uses it: add it.")
     return frame.select(list(names))
 
 
 def _read_known(
     rows: Any, names: Sequence[str], secrets: Sequence[str], stage: LinearStage, keep: Sequence[str]
-) -> _Known:
-    """The rows that are complete in what is cleaned and in the secrets."""
+) -> _KnownRows:
+    """Return the rows without missing values in cleaned features and secrets."""
     opened = nw.maybe_reset_index(frames.open_frame(rows))
-    features = _pick(opened, names, "the rows to learn from")
+    features = _pick(opened, names, "the training rows")
     for name in secrets:
         if name not in opened.columns:
-            raise DataError(f"There is no secret {name!r} among the rows to learn from: choose one of their columns.")
+            raise DataError(f"There is no secret {name!r} in the training rows: choose one of their columns.")
     free = [name for name, fixed in zip(names, stage.fixed, strict=True) if not fixed and name not in keep]
     complete = np.ones(len(opened), bool)
     for name in dict.fromkeys([*free, *secrets]):
@@ -282,28 +279,28 @@ def _read_known(
     chosen = np.flatnonzero(complete)
     if len(chosen) < (FEWEST_ROWS if secrets else 2):
         raise DataError(
-            f"Only {len(chosen)} of the rows to learn from are complete: fill in missing values, or pass more rows."
+            f"Only {len(chosen)} training rows have no missing values: fill in missing values, or pass more rows."
         )
     known = frames.take_rows(opened, chosen)
     values = {name: _secret_values(known[name]) for name in secrets}
-    return _Known(frames.take_rows(features, chosen), values)
+    return _KnownRows(frames.take_rows(features, chosen), values)
 
 
 def _secret_values(series: nw.Series[Any]) -> np.ndarray:
-    """A secret as numbers, or as texts where it is no number or has few whole values: such are classes."""
+    """Return a secret as numbers, or as texts if it has classes: values that are not numeric, or few whole numbers."""
     codes, values, content = frames.factorize(series)
     if content == "number":
         whole = len(values) <= MOST_CLASSES and bool((values == np.rint(values.astype(float))).all())
         return values.astype(int if whole else float)[codes].astype(str if whole else float)
     if len(values) > MOST_CLASSES:
         raise DataError(
-            f"The secret {series.name!r} has {len(values):,} different values that are no numbers: choose one with up "
-            f"to {MOST_CLASSES}."
+            f"The secret {series.name!r} has {len(values):,} different values that are not numeric: choose one with at "
+            f"most {MOST_CLASSES}."
         )
     return np.array([str(value) for value in values])[codes]
 
 
-def _split(known: _Known, seed: int) -> tuple[_Known, _Known]:
+def _split(known: _KnownRows, seed: int) -> tuple[_KnownRows, _KnownRows]:
     n = len(known.features)
     chosen = np.arange(n)
     if n > MOST_ROWS:
@@ -312,48 +309,53 @@ def _split(known: _Known, seed: int) -> tuple[_Known, _Known]:
     for values in known.secrets.values():
         sizes = np.unique(values[chosen], return_counts=True)[1]
         if values.dtype.kind == "U" and sizes.min() > 1 and parts is None:
-            parts = values[chosen]  # every class in both parts, of one of the secrets
+            parts = values[chosen]  # both parts get every class of one secret
     train, rest = train_test_split(chosen, test_size=HELD_OUT, random_state=seed, stratify=parts)
     return known.take(train), known.take(rest)
 
 
 def _require_same_answers(cleaner: Cleaner, predictor: Any, stage: LinearStage, queries: nw.DataFrame[Any]) -> None:
-    """See whether the predictor is what was read: rows that are alike to its stage must get the same answers."""
+    """Refuse a predictor whose answers differ for rows with equal outputs of its linear stage."""
     some = frames.take_rows(queries, np.arange(min(len(queries), ROWS_TO_TRY)))
     alike = frames.open_frame(cleaner.transform(some.to_native(), epsilon=0.0))
-    before, after = (_ask(predictor, stage, rows) for rows in (some, alike))
+    before, after = (_predict(predictor, stage, rows) for rows in (some, alike))
     if before is None or after is None:
         return
     numbers = before.dtype.kind == "f"
     same = np.isclose(before, after, rtol=1e-6, atol=1e-6 * np.abs(before).max()) if numbers else before == after
-    # A class may tip over by rounding, where two are as likely.
+    # Rounding may change a class if two are equally likely.
     if same.mean() < (1.0 if numbers else 0.9):
         raise GuaranteeError(
-            f"The answers of {name_of(predictor)} change although its linear stage is told the same: it looks at rows "
-            "in another way, too, so they cannot be cleaned for it."
+            f"The answers of {name_of(predictor)} change although the outputs of its linear stage do not, so it uses "
+            "rows in another way, too: choose another predictor, as rows cannot be cleaned for this one."
         )
 
 
 def _measure(
-    cleaner: Cleaner, predictor: Any, stage: LinearStage, before: nw.DataFrame[Any], cleaned: Any, known: _Known | None
+    cleaner: Cleaner,
+    predictor: Any,
+    stage: LinearStage,
+    before: nw.DataFrame[Any],
+    cleaned: Any,
+    known: _KnownRows | None,
 ) -> Moved:
     errors = cleaner.utility_errors(before.to_native(), cleaned)
     relative = None
     if known is not None:
         variance = cleaner.output_variance(known.features.to_native())
         relative = float(errors.mean()) / variance if variance > 0 else None
-    answers = [_ask(predictor, stage, frames.open_frame(rows)) for rows in (before.to_native(), cleaned)]
+    raw, new = (_predict(predictor, stage, rows) for rows in (before, frames.open_frame(cleaned)))
     same = change = None
-    if answers[0] is not None and answers[1] is not None:
-        if answers[0].dtype.kind == "f" and not hasattr(predictor, "classes_"):
-            change = float(np.abs(answers[0] - answers[1]).max())
+    if raw is not None and new is not None:
+        if raw.dtype.kind == "f" and not hasattr(predictor, "classes_"):
+            change = float(np.abs(raw - new).max())
         else:
-            same = float((answers[0] == answers[1]).reshape(len(answers[0]), -1).all(axis=1).mean())
+            same = float((raw == new).reshape(len(raw), -1).all(axis=1).mean())
     return Moved(float(errors.mean()), float(errors.max()), relative, same, change)
 
 
-def _ask(predictor: Any, stage: LinearStage, rows: nw.DataFrame[Any]) -> np.ndarray | None:
-    """What the predictor says; None if it cannot be asked here."""
+def _predict(predictor: Any, stage: LinearStage, rows: nw.DataFrame[Any]) -> np.ndarray | None:
+    """Return the predictions; None if the predictor cannot be called here."""
     if not hasattr(predictor, "predict"):
         return None
     seen = rows.to_native() if stage.names is not None else rows.to_numpy()
@@ -361,7 +363,7 @@ def _ask(predictor: Any, stage: LinearStage, rows: nw.DataFrame[Any]) -> np.ndar
         warnings.simplefilter("ignore")
         try:
             return np.asarray(predictor.predict(seen))
-        except Exception as error:  # whatever the predictor does with its rows
+        except Exception as error:  # a predictor may raise any type
             raise DataError(
                 f"The predictor cannot answer the queries ({reason(error)}): check their columns."
             ) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.attacks.results import AttackResult, show_points
-from shoal.data.files import replacing
+from shoal.data.files import replacing, write_text
 from shoal.errors import ShoalError
 from shoal.jobs.audit import Audit
 from shoal.reports.report import library_versions, render
@@ -62,15 +62,8 @@ class AuditComparison(FactSheet):
             names = list(dict.fromkeys(row["attack"] for row in self.rows if row["risk"] == risk))
             by = {(name, one.attack): one for name, found in self.audits.items() for one in found.results.get(risk, [])}
             tables[risk] = [(attack, [by.get((name, attack)) for name in self.audits]) for attack in names]
-        content = {
-            "tables": tables,
-            "audits": self.audits,
-            "versions": library_versions(),
-            "points": show_points,
-        }
-        page = render(content, title, "audits.html.j2")
-        with replacing(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        content = {"tables": tables, "audits": self.audits, "versions": library_versions(), "points": show_points}
+        write_text(path, render(content, title, "audits.html.j2"))
 
 
 def compare_audits(audits: Mapping[str, Audit]) -> AuditComparison:

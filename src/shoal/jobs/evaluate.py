@@ -1,4 +1,4 @@
-"""What privacy costs a model: train on raw and on released rows, and compare on rows that neither has seen."""
+"""Evaluate the cost of privacy for models: train on raw and on released rows, and compare on unseen rows."""
 
 from __future__ import annotations
 
@@ -55,46 +55,46 @@ def evaluate(
 ) -> Evaluation:
     """Measure what k-anonymity costs a model, by method and k.
 
-    For each seed the rows are split, by class if the target has classes. A model is trained on the raw training rows,
-    another one for each method and k on their release with the true targets, and all are scored on the same untouched
-    test rows. Every release is checked. Everything random follows from the seed.
+    For each seed the rows are split, by class if the target has classes. One model is trained on the raw training rows,
+    and one for each method and k on their release with the true targets; all are scored on the same raw test rows.
+    Every release is checked. Everything random follows from the seed.
 
     Parameters
     ----------
     frame : pandas, polars or pyarrow table
     schema : Schema
-        With one target: a numeric one is regressed, any other classified.
+        It must have one target: if that is numeric, models are regressors, otherwise classifiers.
     model : str, estimator, or dict of them by name
-        A name that :func:`shoal.make_model` knows or a scikit-learn estimator. An estimator that is or holds a pipeline
-        gets the feature columns as they are; any other gets them as numbers, as the named models do, and if it was
-        trained on named columns, only those.
+        A name that :func:`shoal.make_model` knows or a scikit-learn estimator. An estimator that is or contains a
+        pipeline gets the feature columns as they are; any other gets them as numbers, as the named models do, and if it
+        was trained on named columns, only those.
     methods : sequence
-        Names of methods, triples (label, name, options), or anonymizers, which keep their parameters but for k and the
+        Names of methods, triples (label, name, options), or anonymizers, which keep their parameters except k and the
         seed. A method that takes a model gets an untrained clone of the evaluated one.
     k : int or sequence of int
     seeds : int or sequence of int
-        How many splits, or the seeds themselves.
+        The number of splits, or their seeds.
     test_size, train_size : float or int
-        Share or number of the rows to test and to train on; by default all others are trained on.
+        Share or number of test and of training rows; by default all others are training rows.
     constraints : sequence of privacy models
-        Asked for beside every k.
+        Required beside every k.
     recoding : str, optional
-        What groups are released as; by default what each method thinks best, or representative rows. ``"interval"``
-        and ``"set"`` are of no use to a model that must understand raw rows.
+        By default that of each method, or representative rows instead of ``"interval"`` and ``"set"``, because models
+        are tested on raw rows.
     options : dict, optional
         Further parameters of :func:`shoal.anonymize` for all methods, such as ``{"suppression": 0.02}``.
     n_jobs : int, optional
-        Processes that work side by side, -1 for one a core; the result does not depend on it.
+        Number of parallel processes; -1 uses all cores. The result does not depend on it.
     store : path, optional
         A file of JSON lines to which every finished cell is appended, and from which cells that were measured before,
-        on the same data with the same parameters, are taken.
+        on the same data with the same parameters, are read.
     progress : callable, optional
-        Called with the number of cells done, the number of all, and a text.
+        Called with the number of finished cells, the number of all cells, and a text.
 
     Returns
     -------
     Evaluation
-        Its ``rows`` hold one dict a model, method, k and seed. Where k cannot be reached, ``error`` says why.
+        Its ``rows`` hold one dict per model, method, k and seed. If k cannot be reached, ``error`` states the reason.
 
     Examples
     --------
@@ -124,14 +124,14 @@ def evaluate(
     raw = [Cell(name, None, 0, seed) for name, seed in product(work.models, seeds)]
     cells = [Cell(*parts) for parts in product(work.models, work.methods, ks, seeds)]
     run = _Run(work, None if store is None else CellStore(store), progress, len(raw) + len(cells))
-    # Raw models first: what a release costs is known only beside them.
+    # Raw models first: the cost of a release is measured against them.
     run.measure(raw, n_jobs, "raw models")
     run.measure(cells, n_jobs, "releases")
     return Evaluation([_row(work, cell, run.results) for cell in cells], work.task, _settings(work, seeds))
 
 
 class Cell(NamedTuple):
-    """One measurement; without a method, of the raw rows."""
+    """One measurement; without a method, on the raw rows."""
 
     model: str
     method: str | None
@@ -145,7 +145,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class _Work:
-    """What every cell needs to know; it is sent to each process."""
+    """The inputs of every cell, which are sent to each process."""
 
     table: FactoredFrame
     schema: Schema
@@ -160,7 +160,7 @@ class _Work:
         return task_of(self.schema)
 
     def check(self, seeds: Sequence[int]) -> None:
-        """Refuse what no cell could be measured with, before the first one is."""
+        """Refuse inputs that every cell would fail on, before the first one is measured."""
         target = target_of(self.schema).name
         if len(np.unique(self.y)) < 2:
             raise DataError(
@@ -169,7 +169,7 @@ class _Work:
         self.split(seeds[0])
 
     def split(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the rows to train and to test on."""
+        """Return the positions of the training and of the test rows."""
         return split_rows(self.y, self.task, self.test_size, self.train_size, seed)
 
 
@@ -185,7 +185,7 @@ class _Run:
     _data: str = ""
 
     def measure(self, cells: Sequence[Cell], n_jobs: int | None, what: str) -> None:
-        """Measure the cells, or take them from the store."""
+        """Measure the cells, or read them from the store."""
         prints = {} if self.store is None else {cell: self._fingerprint(cell) for cell in cells}
         missing = []
         for cell in cells:
@@ -221,15 +221,15 @@ class _Run:
                 cell.seed,
                 None if method is None else [method.name, method.options, cell.k],
             )
-        except Exception as error:  # whatever a part of it raises when it is written down
+        except Exception as error:  # serializing a model or an option may raise any type
             raise ShoalError(
-                f"The model {cell.model!r} or an option cannot be written down ({reason(error)}), so its cells cannot "
-                "be stored: use functions that have a name in a module, or leave the store out."
+                f"The model {cell.model!r} or an option cannot be serialized ({reason(error)}), so its cells cannot be "
+                "stored: use functions that have a name in a module, or leave the store out."
             ) from None
 
 
 def _jobs(cells: Sequence[Cell], methods: Mapping[str, Method]) -> Iterator[list[Cell]]:
-    """Cells that share a release; every raw model, and every release that is made for a model, is a job of its own."""
+    """Yield cells that share a release; each raw model, and each release for one model, is a job of its own."""
     jobs: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
         own = cell.method is None or methods[cell.method].takes_model
@@ -264,7 +264,7 @@ def _release(work: _Work, method: Method, cell: Cell, rows: FactoredFrame) -> Re
 def _train(
     work: _Work, cell: Cell, rows: FactoredFrame, y: np.ndarray, tested: FactoredFrame, truth: np.ndarray
 ) -> dict[str, Any]:
-    """Train the cell's model on some rows, and score it on others."""
+    """Train the model of a cell on some rows, and score it on others."""
     started = time.perf_counter()
     with telling_why(cell.model):
         model = seeded(work.models[cell.model], cell.seed)
@@ -276,7 +276,7 @@ def _train(
 
 
 def _baseline(work: _Work, train: np.ndarray, test: np.ndarray) -> dict[str, float]:
-    """The score of who knows only which class is the most frequent, or what the mean is."""
+    """Return the score of always predicting the most frequent class, or the mean."""
     y, truth = work.y[train], work.y[test]
     if work.task == "regression":
         return {"baseline": float(metrics.r2_score(truth, np.full(len(truth), y.mean())))}
@@ -297,7 +297,7 @@ def _describe(release: Release) -> dict[str, Any]:
 
 
 def _row(work: _Work, cell: Cell, results: Mapping[Cell, Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of a cell: what was measured, beside the raw model of the same seed; NaN and None where nothing was."""
+    """Return the row of a cell, beside the raw model of the same seed; NaN and None mark what was not measured."""
     assert cell.method is not None
     raw, found = results[Cell(cell.model, None, 0, cell.seed)], results[cell]
     task, nan = TASKS[work.task], float("nan")
@@ -316,13 +316,10 @@ def _row(work: _Work, cell: Cell, results: Mapping[Cell, Mapping[str, Any]]) -> 
 
 
 def _settings(work: _Work, seeds: Sequence[int]) -> dict[str, Any]:
-    """How it was measured, for people."""
+    """Return the settings of the evaluation, for people."""
     train, test = work.split(seeds[0])
-    asked = {
-        repr(constraint): constraint.describe()
-        for m in work.methods.values()
-        for constraint in m.options["constraints"]
-    }
+    constraints = (one for method in work.methods.values() for one in method.options["constraints"])
+    described = {repr(one): one.describe() for one in constraints}
     return {
         "rows": len(work.y),
         "target": target_of(work.schema).name,
@@ -331,6 +328,6 @@ def _settings(work: _Work, seeds: Sequence[int]) -> dict[str, Any]:
         "seeds": list(seeds),
         "train_rows": len(train),
         "test_rows": len(test),
-        "constraints": list(asked.values()),
+        "constraints": list(described.values()),
         "recodings": sorted({method.options["recoding"] for method in work.methods.values()}),
     }

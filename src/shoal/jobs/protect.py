@@ -1,8 +1,9 @@
-"""The whole job for a model: anonymize its training rows, train it anew on them, and see what that cost."""
+"""Protect a model: anonymize its training rows, retrain it on them, and measure the cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,11 @@ from joblib import parallel_config
 
 from shoal.data import frames
 from shoal.data.factored import FactoredFrame
-from shoal.data.files import replacing
+from shoal.data.files import write_text
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import require_same_columns
 from shoal.errors import ShoalError
-from shoal.evaluation.comparison import (
-    Comparison,
-    compare,
-    facts_of,
-    part_rows,
-    show_change,
-    show_score,
-    verdict,
-    with_interval,
-)
+from shoal.evaluation.comparison import Comparison, compare, facts_of, part_rows, score_facts, verdict
 from shoal.evaluation.plan import plan_methods, plan_models
 from shoal.evaluation.provenance import Anonymization, Provenance, repeatable, trace
 from shoal.evaluation.scores import seeded, telling_why
@@ -42,6 +34,7 @@ from shoal.reports.report import render, show_share
 from shoal.reports.summaries import FactSheet
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Protection(FactSheet):
     """A model trained on a k-anonymous release, and the evidence; made by :func:`protect`.
 
@@ -52,63 +45,44 @@ class Protection(FactSheet):
     model : estimator
         Trained on the release.
     original : estimator
-        The same model trained on the raw rows, for comparison; it is not to be shipped.
+        The same model trained on the raw rows, for comparison; do not ship it.
     comparison : Comparison
     schema : Schema
     raw_risk : Risk
         Risk of re-identification in the raw training rows.
     rows : int array
-        Where each released row was in the table that came in.
+        Position of each released row in the input table.
     provenance : Provenance
-        On which rows the model was trained, and how, so that :func:`shoal.audit` can train others alike.
+        The training rows and their anonymization, for the reference models of :func:`shoal.audit`.
     """
 
-    def __init__(
-        self,
-        release: Release,
-        model: Any,
-        original: Any,
-        comparison: Comparison,
-        schema: Schema,
-        raw_risk: Risk,
-        rows: np.ndarray,
-        provenance: Provenance,
-    ) -> None:
-        self.release = release
-        self.model = model
-        self.original = original
-        self.comparison = comparison
-        self.schema = schema
-        self.raw_risk = raw_risk
-        self.rows = rows
-        self.provenance = provenance
+    release: Release
+    model: Any
+    original: Any
+    comparison: Comparison
+    schema: Schema
+    raw_risk: Risk
+    rows: np.ndarray
+    provenance: Provenance
 
     @property
     def verdict(self) -> str:
-        """What the comparison says, in one careful sentence."""
+        """Result of the comparison in a careful sentence."""
         return verdict(self.comparison)
 
     def summary(self) -> list[tuple[str, str]]:
-        """What was gained and lost in a few facts, each a name and a text."""
-        found = self.comparison
-        facts = [
-            ("model", name_of(self.model)),
-            (f"{found.score} before", with_interval(show_score, found.score, found.before)),
-            (f"{found.score} after", with_interval(show_score, found.score, found.after)),
-            ("change", with_interval(show_change, found.score, found.change)),
-        ]
-        if found.agreement is not None:
-            facts.append(("both models say the same of", f"{show_share(found.agreement)} of the rows"))
+        """Return the gains and losses in a few facts, each a name and a text."""
+        facts = [("model", name_of(self.model)), *score_facts(self.comparison)]
+        if self.comparison.agreement is not None:
+            facts.append(("rows with equal predictions", show_share(self.comparison.agreement)))
         return facts + self.release.summary()
 
     def to_html(
         self, path: str | Path, *, title: str = "Model protection report", released_file: str | Path | None = None
     ) -> None:
-        """Write the evidence as one page that needs nothing from elsewhere; it is there in full or not at all."""
+        """Write the evidence as one self-contained page, in full or not at all."""
         facts = release_facts(self.release, raw_risk=self.raw_risk, released_file=released_file)
-        page = render(facts | self._facts(), title, "protection.html.j2")
-        with replacing(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        write_text(path, render(facts | self._facts(), title, "protection.html.j2"))
 
     def _facts(self) -> dict[str, Any]:
         return facts_of(self.comparison) | {
@@ -135,29 +109,29 @@ def protect(
     random_state: int = 0,
     **options: Any,
 ) -> Protection:
-    """Anonymize training rows, train a model on them, and compare it with one that was trained on the raw rows.
+    """Anonymize training rows, train a model on them, and compare it with a model trained on the raw rows.
 
     Parameters
     ----------
     frame : pandas, polars or pyarrow table
-        Rows to train on.
+        Training rows.
     schema : Schema
-        With one target.
+        It must have one target.
     model : str or estimator
-        A name that :func:`shoal.make_model` knows, or a scikit-learn estimator, of which a fresh copy is trained. One
-        that was trained on some named columns, and is no pipeline, sees only those.
+        A name that :func:`shoal.make_model` knows, or a scikit-learn estimator, a clone of which is trained. An
+        estimator that was trained on named columns, unless it is a pipeline, gets only those.
     k : int
-        Rows that must be released alike at least.
+        Minimum number of rows that are released alike.
     test : table, optional
-        Rows to compare on. Without them a part of ``frame`` is held out: it is neither trained on nor released.
+        Rows to compare on. By default a part of ``frame`` is held out: it is neither trained on nor released.
     test_size : float
         Share of the rows that is held out.
     method, constraints
         As for :func:`shoal.anonymize`.
     recoding : str, optional
-        By default the method's own, or ``"representative"`` where that writes ranges, which are of no use to a model.
+        By default the method's own, or ``"representative"`` if that writes ranges, which models cannot use.
     random_state : int
-        Seed of the split, the method and the models, from 0 on.
+        Seed of the split, the method and the models.
     **options
         Further parameters of the method.
 
@@ -182,7 +156,7 @@ def protect(
     raw_rows, seen = (
         ModelInput(part, features(schema), as_factors=by_factors).take() for part in (parts.train, parts.held_out)
     )
-    # A model that can compute in threads does, unless it says otherwise itself: only one is trained at a time.
+    # Only one model is trained at a time, so it uses all threads unless its own parameters say otherwise.
     in_threads = partial(parallel_config, backend="threading", n_jobs=options.get("n_jobs") or -1)
     with telling_why(label), in_threads():
         original = seeded(planned, random_state).fit(raw_rows, y)
@@ -194,22 +168,23 @@ def protect(
         retrained = seeded(planned, random_state).fit(released, y[release.rows])
         comparison = compare(original, retrained, seen, parts.truth, (raw_rows, y), (released, y[release.rows]), schema)
     raw_risk, rows = risk_before(encoded), parts.rows[release.rows]
-    way = Anonymization(chosen.name, k, check_constraints(constraints), repeatable(chosen.options, release.findings))
-    return Protection(release, retrained, original, comparison, schema, raw_risk, rows, trace(table, rows, way))
+    options = repeatable(chosen.options, release.findings)
+    provenance = trace(table, rows, Anonymization(chosen.name, k, check_constraints(constraints), options))
+    return Protection(release, retrained, original, comparison, schema, raw_risk, rows, provenance)
 
 
 def _only(planned: dict[str, Any], what: str) -> tuple[str, Any]:
     if len(planned) > 1:
-        raise ShoalError(f"One {what} is needed, not {', '.join(planned)}: choose one, or compare them by evaluate.")
+        raise ShoalError(f"One {what} is needed, not {', '.join(planned)}: choose one, or compare them with evaluate.")
     return next(iter(planned.items()))
 
 
 def describe_guide(guide: Any) -> str:
-    """What groups follow, in words."""
+    """Describe a guide of groups."""
     if guide == "hard":
         return "the predicted classes (as published)"
     if guide == "mondrian":
         return "the attributes alone (Mondrian)"
     if guide == 1:
-        return "what the model says, as logits"
-    return f"what the model says, {guide:.0%}, and the attributes themselves, {1 - guide:.0%}"
+        return "the model's output, as logits"
+    return f"the model's output, {guide:.0%}, and the attributes, {1 - guide:.0%}"

@@ -35,7 +35,7 @@ FileEngine = Literal["duckdb", "spark"]
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Evidence(FactSheet):
-    """What holds on a released table, and what it cost.
+    """The privacy and the loss of a released table.
 
     Attributes
     ----------
@@ -99,35 +99,26 @@ class Evidence(FactSheet):
 class Release(Evidence):
     """A released table and the evidence for it; made by :func:`anonymize`, and frozen.
 
+    The attributes of :class:`Evidence` are measured on ``frame``.
+
     Attributes
     ----------
     frame : dataframe
-        The rows that may be handed out, in the library that the table came in.
+        The rows that may be handed out, in the library of the input table.
     labels : int array
         Group of each row; -1 for suppressed ones.
-    privacy : tuple of Measured
-        Every privacy model, measured on ``frame``.
-    loss : Loss
-    risk : Risk
-    method : str
-    parameters : dict
-        Arguments of the method by name: k, the other constraints in words, the recoding and so on.
-    missing_marks : tuple of str
-        Texts that were read as missing values.
     rows : int array
-        Position of each released row in the table that came in.
-    findings : dict
-        Further results of the method, by name.
+        Position of each released row in the input table.
     """
 
     rows: np.ndarray
 
     def to_csv(self, path: str | Path, *, separator: str | None = None) -> None:
-        """Write the released table as CSV; the file is there in full or not at all."""
+        """Write the released table as CSV, in full or not at all."""
         write_table(frames.open_frame(self.frame), path, kind="csv", separator=separator)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the released table as Parquet; the file is there in full or not at all."""
+        """Write the released table as Parquet, in full or not at all."""
         write_table(frames.open_frame(self.frame), path, kind="parquet")
 
 
@@ -153,7 +144,7 @@ def anonymize(
     frame : pandas, polars or pyarrow table
     schema : Schema
     k : int
-        Least number of rows that are released alike.
+        Minimum number of rows that are released alike.
     method : str
         Name of an anonymizer, such as ``"mondrian"``.
     constraints : sequence of privacy models
@@ -163,11 +154,10 @@ def anonymize(
     suppression, missing, random_state
         As for every anonymizer.
     y : array-like, optional
-        For methods that look at a target: labels, predictions or probabilities, one row for each row of the table. By
-        default the schema's target.
+        For methods that use a target: labels, predictions or probabilities of each row. By default the schema's target.
     learn_from : table, optional
-        Other rows with the same columns: the method finds its groups on them, and they are merged where the rows of
-        ``frame`` fall short. ``y`` then belongs to these rows.
+        Other rows with the same columns: the method finds groups on them, which are merged if they have too few rows of
+        ``frame``. ``y`` then belongs to these rows.
     **options
         Further parameters of the method.
 
@@ -213,13 +203,13 @@ def release_table(
     """Release a table by an anonymizer, and verify the result.
 
     ``texts`` are the same rows as they were read from a file, in which ``missing_marks`` stand for missing values:
-    columns that are no quasi-identifiers are released as they are there.
+    columns that are not quasi-identifiers are released as in ``texts``.
     """
     schema, marks = anonymizer.schema, tuple(as_marks(missing_marks))
     assert schema is not None
     factored = frame
     if not isinstance(frame, FactoredFrame):
-        # Row labels of pandas may name people, and nobody checks them; `rows` leads back to them.
+        # Row labels of pandas may name people, and are not checked; `rows` has their positions.
         factored = FactoredFrame.of(nw.maybe_reset_index(frames.open_frame(frame)))
     if learn_from is None:
         found = anonymizer.release_rows(factored, y)
@@ -254,7 +244,7 @@ def release_table(
 
 
 def risk_before(table: Table, constraints: Sequence[PrivacyModel] = ()) -> Risk:
-    """Return the risk of re-identification of an encoded table before anything is generalised."""
+    """Return the risk of re-identification of an encoded table before it is generalised."""
     member_of = membership(constraints)
     members = None if member_of is None else released_rows(table, member_of) != 0
     counts = count_groups(groups.group_rows(table.codes)[0], (), members)
@@ -281,34 +271,34 @@ def anonymize_file(
     master: Any = None,
     **options: Any,
 ) -> Evidence:
-    """Anonymize a file that may be larger than memory, and verify the written rows before they get their name.
+    """Anonymize a file that may be larger than memory, and verify the written rows before the file gets its name.
 
     Parameters
     ----------
     source : path
-        A CSV or Parquet file, or a folder of Parquet files; for Spark a name that Spark can read.
+        A CSV or Parquet file, or a folder of Parquet files; for Spark any name that it can read.
     schema : Schema
     k : int
     out : path
-        The file to write, ``.parquet`` or ``.csv``, whose rows are in the order of the fragments; for Spark a folder,
-        which must not be there yet.
+        The file to write, ``.parquet`` or ``.csv``, whose rows are in the order of the fragments; for Spark a new
+        folder.
     engine : {"duckdb", "spark"}
     method, constraints, random_state
         As for :func:`shoal.anonymize`.
     missing_marks, separator
         As for :func:`shoal.data.files.read_table`.
     memory : int, optional
-        Bytes that may be used, about; by default half of what the machine has. Spark's Java gets half of them.
+        Approximate bytes that may be used; by default half of the machine's memory. Spark's Java gets half of them.
     rows_per_fragment : int, optional
-        By default as many as fit.
+        By default as many as fit into memory.
     y : str, optional
         Column that guides the method, such as predictions; by default the schema's target.
     threads, temporary
-        For DuckDB: the number of threads, and a folder for sorted rows, which take about as much room as the table; by
-        default beside ``out``.
+        For DuckDB: the number of threads, and a folder for sorted rows, which take about as much space as the table; by
+        default that of ``out``.
     master : str, SparkSession or RunningSpark, optional
         For Spark: where it runs, such as ``local[4]`` or ``spark://host:7077``; by default where it is configured to. A
-        session that runs already goes on running.
+        running session goes on running.
     **options
         Further parameters of the method.
     """
@@ -377,10 +367,10 @@ AnyStaged = TypeVar("AnyStaged", bound=Staged)
 
 
 def verify(staged: AnyStaged, asked: Sequence[PrivacyModel], method: str) -> tuple[Checked, AnyStaged]:
-    """Measure a table that is about to leave, and refuse it unless it keeps every level asked for.
+    """Measure a table that is about to be handed out, and refuse it unless it reaches every level asked for.
 
-    This is the only way out, in memory, from disk and by Spark. Models about a population are measured with all of its
-    rows; every other one must also hold on the rows that are handed out, which are returned.
+    Every release passes here, in memory, from disk and by Spark. Models about a population are measured on all of its
+    rows; every other model must also hold on the rows that are handed out, which are returned.
     """
     checked = require_levels(staged.measure(asked), method)
     member_of = membership(asked)
@@ -392,7 +382,7 @@ def verify(staged: AnyStaged, asked: Sequence[PrivacyModel], method: str) -> tup
 
 
 class StagedFrame(NamedTuple):
-    """A released frame, and the position of each of its rows in the table that came in."""
+    """A released frame, and the position of each of its rows in the input table."""
 
     table: FactoredFrame
     schema: Schema
@@ -412,22 +402,13 @@ class StagedFrame(NamedTuple):
 def make_anonymizer(method: str, schema: Schema, k: int, *, recoding: str | None = None, **options: Any) -> Anonymizer:
     """Make an anonymizer by its name, with the method's own recoding if none is asked for."""
     cls = find_method(method)
-    _require_options(cls, method, {name: one for name, one in options.items() if name not in _OF_EVERY_METHOD})
-    return cls(schema, k, recoding=_default_recoding(cls) if recoding is None else recoding, **options)
-
-
-def _require_options(cls: type[Anonymizer], method: str, options: Mapping[str, Any]) -> None:
     known = sorted(options_of(cls))
     for name in options:
-        if name not in known:
-            raise SchemaError(
-                f"The method {method!r} has no option {name!r}: it has {', '.join(known) or 'none of its own'}."
-            )
-
-
-def _default_recoding(cls: type[Anonymizer]) -> str:
-    default: str = inspect.signature(cls).parameters["recoding"].default
-    return default
+        if name not in known and name not in _OF_EVERY_METHOD:
+            choice = f"choose among {', '.join(known)}" if known else "leave it out"
+            raise SchemaError(f"The method {method!r} has no option {name!r}: {choice}.")
+    default = inspect.signature(cls).parameters["recoding"].default
+    return cls(schema, k, recoding=default if recoding is None else recoding, **options)
 
 
 _OF_EVERY_METHOD = ("constraints", "suppression", "missing", "random_state")

@@ -1,9 +1,11 @@
-"""Train a model that leans less on what is sensitive, and show what that cost."""
+"""Train a model that relies less on sensitive features, and measure the cost."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,20 +15,11 @@ from sklearn.base import clone
 
 from shoal.data import frames
 from shoal.data.factored import FactoredFrame
-from shoal.data.files import replacing
+from shoal.data.files import write_text
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import require_same_columns
 from shoal.errors import ShoalError, reason
-from shoal.evaluation.comparison import (
-    Comparison,
-    compare,
-    facts_of,
-    part_rows,
-    show_change,
-    show_score,
-    verdict,
-    with_interval,
-)
+from shoal.evaluation.comparison import Comparison, compare, facts_of, part_rows, score_facts, show_change, verdict
 from shoal.evaluation.provenance import Provenance, trace
 from shoal.evaluation.scores import telling_why
 from shoal.models.guides import name_of
@@ -47,58 +40,64 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "boost": {"classification": PrivacyBoostClassifier},
 }
 MOST_RULES = 200
-"""Lines of a tree that a page shows."""
+"""Maximum number of lines of a tree on a page."""
 
 
 class Lean(NamedTuple):
-    """How much two models lean on a feature: the plain one, and the guided one."""
+    """The importance of a feature in two models, the plain one (before) and the guided one (after)."""
 
     name: str
     role: str
     sensitivity: float
     before: float
     after: float
-    """Importances, as shares of all."""
+    """Importances, as shares of the total."""
     splits_before: int
     splits_after: int
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Training(FactSheet):
-    """A model that leans less on what is sensitive, and the evidence; made by :func:`train`.
+    """A model that relies less on sensitive features, and the evidence; made by :func:`train`.
 
     Attributes
     ----------
     model : estimator
         Trained with the best setting.
     plain : estimator
-        The same, but for knowing of no sensitivity.
+        The same model trained without sensitivities.
     search : PrivacySearchCV
-        What was tried on folds of the training rows.
+        The settings tried by cross-validation on the training rows.
     comparison : Comparison
-        Both models on rows that neither has seen.
+        Both models on unseen rows.
     leaning : tuple of Lean
-        The features, those that the plain model leans on most first.
+        The features, the most important ones of the plain model first.
     schema : Schema
     provenance : Provenance
-        On which rows the model was trained, for :func:`shoal.audit`.
+        The training rows, for :func:`shoal.audit`.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        plain: Any,
-        search: PrivacySearchCV,
-        comparison: Comparison,
-        schema: Schema,
-        provenance: Provenance,
-    ) -> None:
-        self.model = model
-        self.plain = plain
-        self.search = search
-        self.comparison = comparison
-        self.schema = schema
-        self.provenance = provenance
-        self.leaning = _leaning(plain, model, schema)
+    model: Any
+    plain: Any
+    search: PrivacySearchCV
+    comparison: Comparison
+    schema: Schema
+    provenance: Provenance
+
+    @cached_property
+    def leaning(self) -> tuple[Lean, ...]:
+        """The features, the most important ones of the plain model first."""
+        columns = zip(
+            self.plain.feature_names_in_,
+            self.model.sensitivity_.tolist(),
+            self.plain.feature_importances_.tolist(),
+            self.model.feature_importances_.tolist(),
+            self.plain.n_splits_.tolist(),
+            self.model.n_splits_.tolist(),
+            strict=True,
+        )
+        found = [Lean(str(name), self.schema[str(name)].role, *numbers) for name, *numbers in columns]
+        return tuple(sorted(found, key=lambda one: -one.before))
 
     @property
     def sensitive(self) -> list[Lean]:
@@ -107,46 +106,41 @@ class Training(FactSheet):
 
     @property
     def importance(self) -> tuple[float, float]:
-        """The importance of the sensitive features together, before and after."""
+        """Total importance of the sensitive features, before and after."""
         return sum(one.before for one in self.sensitive), sum(one.after for one in self.sensitive)
 
     @property
     def verdict(self) -> str:
-        """What was reached, in careful sentences."""
-        names, it = listed(one.name for one in self.sensitive), "it" if len(self.sensitive) == 1 else "them"
-        before, after = self.importance
+        """Result in careful sentences."""
+        names, (before, after) = listed(one.name for one in self.sensitive), self.importance
         if before == after == 0:
             said = f"Even the plain model does not use {names}."
         elif self.search.best_.setting == NOTHING:
-            said = f"No setting that was tried leans less on {names} at this cost: the model is the plain one."
+            said = f"No setting that was tried relies less on {names} at this cost: the model is the plain one."
         elif after == 0:
-            said = f"The model does not use {names} at all; the plain one leans on {it} by {show_share(before)}."
+            said = f"The model does not use {names}, whose importance in the plain model is {show_share(before)}."
         else:
-            said = f"The model leans on {names} by {show_share(after)} instead of {show_share(before)}."
+            said = f"The importance of {names} is {show_share(after)} instead of {show_share(before)}."
         return f"{said} {verdict(self.comparison, before='the plain model', after='The guided model')}"
 
     def summary(self) -> list[tuple[str, str]]:
-        """What was gained and lost in a few facts, each a name and a text."""
-        found, (before, after) = self.comparison, self.importance
+        """Return the gains and losses in a few facts, each a name and a text."""
+        before, after = self.importance
         return [
             ("model", name_of(self.model)),
             ("setting", describe_setting(self.search.best_.setting)),
             ("sensitive", listed(one.name for one in self.sensitive)),
             ("importance before", show_share(before)),
             ("importance after", show_share(after)),
-            (f"{found.score} before", with_interval(show_score, found.score, found.before)),
-            (f"{found.score} after", with_interval(show_score, found.score, found.after)),
-            ("change", with_interval(show_change, found.score, found.change)),
+            *score_facts(self.comparison),
         ]
 
     def to_html(self, path: str | Path, *, title: str = "Training report") -> None:
-        """Write the evidence as one page that needs nothing from elsewhere; it is there in full or not at all."""
-        page = render(self._facts(), title, "training.html.j2")
-        with replacing(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        """Write the evidence as one self-contained page, in full or not at all."""
+        write_text(path, render(self._facts(), title, "training.html.j2"))
 
     def facts(self) -> dict[str, Any]:
-        """The numbers of the page by name."""
+        """Return the numbers of the page by name."""
         before, after = self.importance
         return {
             "verdict": self.verdict,
@@ -158,7 +152,7 @@ class Training(FactSheet):
         }
 
     def rules(self) -> str | None:
-        """The rules of a single tree as text; None of several."""
+        """Return the rules of a single tree as text; None for several trees."""
         return export_text(self.model) if len(self.model._trees()) == 1 else None
 
     def _facts(self) -> dict[str, Any]:
@@ -202,32 +196,32 @@ def train(
     random_state: int = 0,
     **options: Any,
 ) -> Training:
-    """Find how little a model can lean on sensitive features at a bearable cost, train it, and see what it cost.
+    """Train the model that relies least on sensitive features at a limited cost, and measure the cost.
 
     Parameters
     ----------
     frame : pandas, polars or pyarrow table
-        Rows to train on.
+        Training rows.
     schema : Schema
-        With one target. Identifiers are left out; all other attributes are features.
+        It must have one target. Identifiers are left out; all other attributes are features.
     estimator : {"tree", "forest", "boost"} or estimator
-        What is trained: its name, or a :class:`PrivacyForestClassifier` or another of these with parameters.
+        A name, or an estimator such as :class:`PrivacyForestClassifier`, with its parameters.
     sensitivity : dict, optional
         Features, each with a weight from 0 to 1. By default the sensitive attributes of the schema, with 1.
     max_accuracy_loss : float, optional
-        What the score may fall by in the search, accuracy or R²; 0.01 if no bound is given.
+        Maximum loss of the score in the search, accuracy or R²; 0.01 if no bound is given.
     max_importance : float, optional
-        What the importance of the sensitive features together may be at most, as a share.
+        Maximum total importance of the sensitive features, as a share.
     test : table, optional
-        Rows to compare on. Without them a part of ``frame`` is held out.
+        Rows to compare on. By default a part of ``frame`` is held out.
     test_size : float
         Share of the rows that is held out.
     cv : int or splitter
         Folds of the search.
     n_jobs : int
-        Models that are trained side by side; -1 for one a core.
+        Number of models that are trained in parallel; -1 uses all cores.
     random_state : int
-        Seed of the split and the models, from 0 on.
+        Seed of the split and the models.
     **options
         Parameters of the estimator, such as ``max_depth``.
 
@@ -254,11 +248,7 @@ def train(
     names = features(schema)
     rows, seen = (part.frame.select(names).to_native() for part in (parts.train, parts.held_out))
     search = PrivacySearchCV(
-        planned,
-        max_accuracy_loss=max_accuracy_loss,
-        max_risk=max_importance,
-        cv=cv,
-        n_jobs=n_jobs,
+        planned, max_accuracy_loss=max_accuracy_loss, max_risk=max_importance, cv=cv, n_jobs=n_jobs
     )
     with telling_why(name_of(planned)), parallel_config(backend="threading", n_jobs=n_jobs):
         model = search.fit(rows, parts.y).best_estimator_
@@ -280,18 +270,18 @@ def _read_weights(sensitivity: Mapping[str, float] | None, schema: Schema) -> di
         return sensitive
     unknown = [name for name in sensitivity if name not in names]
     if unknown:
-        raise ShoalError(f"{unknown[0]!r} is no feature of the model: choose among {listed(names)}.")
+        raise ShoalError(f"{unknown[0]!r} is not a feature of the model: choose among {listed(names)}.")
     if not any(weight > 0 for weight in sensitivity.values()):
         raise ShoalError("No feature has a sensitivity above 0: name one, with a weight up to 1.")
     return {str(name): float(weight) for name, weight in sensitivity.items()}
 
 
 def _plan(estimator: Any, schema: Schema, frame: nw.DataFrame[Any], options: dict[str, Any]) -> PrivacyTrees:
-    """The untrained estimator; numbers that the schema calls names are taken as such."""
+    """Return the untrained estimator; nominal attributes of the schema are categorical."""
     task = task_of(schema)
     searched = [name for name in options if name in NOTHING]
     if searched:
-        raise ShoalError(f"{searched[0]!r} is what the search is for: leave it out, or fit the estimator by itself.")
+        raise ShoalError(f"The search sets {searched[0]!r}: leave it out, or fit the estimator directly.")
     if isinstance(estimator, PrivacyTrees):
         planned: PrivacyTrees = clone(estimator)
     else:
@@ -299,31 +289,17 @@ def _plan(estimator: Any, schema: Schema, frame: nw.DataFrame[Any], options: dic
         if kinds is None:
             raise ShoalError(f"There is no estimator {estimator!r}: choose {listed(ESTIMATORS)}.")
         if task not in kinds:
-            raise ShoalError(f"{estimator!r} learns classes, but the target is a number: choose tree or forest.")
+            raise ShoalError(f"{estimator!r} predicts classes, but the target is numeric: choose tree or forest.")
         named = [name for name in features(schema) if schema[name].kind == "nominal"]
         planned = kinds[task](categorical_features=named)
     try:
         return planned.set_params(**options)
     except ValueError as error:
-        raise ShoalError(f"{name_of(planned)} does not take that ({reason(error)}).") from None
-
-
-def _leaning(plain: Any, model: Any, schema: Schema) -> tuple[Lean, ...]:
-    columns = zip(
-        plain.feature_names_in_,
-        model.sensitivity_.tolist(),
-        plain.feature_importances_.tolist(),
-        model.feature_importances_.tolist(),
-        plain.n_splits_.tolist(),
-        model.n_splits_.tolist(),
-        strict=True,
-    )
-    found = [Lean(str(name), schema[str(name)].role, *numbers) for name, *numbers in columns]
-    return tuple(sorted(found, key=lambda one: -one.before))
+        raise ShoalError(f"{name_of(planned)} refuses an option ({reason(error)}): correct it.") from None
 
 
 def describe_setting(setting: Mapping[str, Any]) -> str:
-    """A setting of the three methods in words."""
+    """Describe a setting of the three methods."""
     said = []
     if setting["penalty"]:
         said.append(f"penalty {setting['penalty']:g}" + (" that can stop" if setting["penalty_stops"] else ""))
@@ -331,7 +307,7 @@ def describe_setting(setting: Mapping[str, Any]) -> str:
         said.append(f"splits only from level {setting['min_level']} on")
     if setting["max_splits"] is not None:
         most = setting["max_splits"]
-        scope = "in all trees" if setting.get("share") == "ensemble" else "a tree"
+        scope = "in all trees" if setting.get("share") == "ensemble" else "per tree"
         said.append("no split on it" if most == 0 else f"at most {most:g} split{'s' if most > 1 else ''} {scope}")
     return ", ".join(said) or "no method"
 
@@ -347,7 +323,7 @@ def _describe_bound(search: PrivacySearchCV, score: str) -> str:
 
 
 def _points(tried: list[TriedSetting]) -> list[dict[str, Any]]:
-    """Where the settings lie in a drawing, from 0 to 1: importance to the right, score upwards."""
+    """Return the points of the settings, from 0 to 1: importance to the right, score upwards."""
     low, high = min(one.score for one in tried), max(one.score for one in tried)
     most = max(one.risk for one in tried) or 1.0
     spread = (high - low) or 1.0

@@ -1,4 +1,4 @@
-"""Release a few rows, so that what this needs is compiled and on disk: ``python -m shoal.jobs.warm_up trees``."""
+"""Release a few rows, so that numba compiles and caches the kernels: ``python -m shoal.jobs.warm_up trees``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ N_ROWS = 60
 
 
 def rehearse_trees(constraints: list[PrivacyModel]) -> None:
-    """Grow the tree of an accuracy-guided release; without constraints just that, for which little is imported."""
+    """Grow the tree of an accuracy-guided release; without constraints only the tree, which needs few imports."""
     if constraints:
         from shoal.anonymizers.accuracy_guided import AccuracyGuided
 
@@ -42,7 +42,7 @@ def rehearse_trees(constraints: list[PrivacyModel]) -> None:
 
 
 def rehearse_cuts(constraints: list[PrivacyModel]) -> None:
-    """Cut as Mondrian does, recode in every way that is tried by default, and check what comes out."""
+    """Cut as Mondrian does, recode in every way that is tried by default, and check the releases."""
     from shoal.anonymizers.accuracy_guided import RECODINGS_TRIED
     from shoal.jobs.release import anonymize
 
@@ -53,14 +53,14 @@ def rehearse_cuts(constraints: list[PrivacyModel]) -> None:
 
 
 def rehearse_questions(constraints: list[PrivacyModel]) -> None:
-    """Ask which of two groups a row should join."""
+    """Ask a question about two groups."""
     from shoal.jobs.weights import WeightSession
 
     WeightSession(*_make_table(constraints), k=5).ask()
 
 
 def rehearse_clusters(constraints: list[PrivacyModel]) -> None:
-    """Release clusters of little loss."""
+    """Release clusters."""
     from shoal.jobs.release import anonymize
 
     anonymize(*_make_table(constraints), 5, method="sangreea", constraints=constraints)
@@ -86,8 +86,8 @@ def _make_table(constraints: list[PrivacyModel]) -> tuple[Any, Any]:
 
 
 def main(part: str, *, guarded: bool) -> None:
-    """Rehearse one of the parts."""
-    gc.disable()  # compiling makes many objects that stay
+    """Run the kernels of one part."""
+    gc.disable()  # compiling creates many objects that are kept
     asked: list[PrivacyModel] = []
     if guarded:
         from shoal.privacy.models import LDiversity

@@ -48,7 +48,7 @@ class TableSummary(NamedTuple):
     n_rows: int
     member_of: str | None = None
     """The column that marks the released rows, if some are not released: only their sensitive values are known."""
-    spelt: Mapping[str, SpelledValues] | None = None
+    spelled: Mapping[str, SpelledValues] | None = None
     """All values of quasi-identifiers that are not plain numbers; only needed to cut the table."""
 
     @classmethod
@@ -63,15 +63,15 @@ class TableSummary(NamedTuple):
         """Combine the summaries of all quasi-identifiers and sensitive attributes."""
         found = {one.name: _encoded(one, seen[one.name], missing) for one in (*schema.quasi, *schema.sensitive)}
         quasi, sensitive = (
-            {one.name: _vocabulary(found[one.name], seen[one.name].rows) for one in some}
+            {one.name: vocabulary(found[one.name], seen[one.name].rows) for one in some}
             for some in (schema.quasi, schema.sensitive)
         )
-        spelt = {
+        spelled = {
             one.name: SpelledValues(seen[one.name].values.to_list(), found[one.name].codes)
             for one in schema.quasi
             if not is_plain_number(one)
         }
-        return cls(quasi, sensitive, n_rows, member_of, spelt)
+        return cls(quasi, sensitive, n_rows, member_of, spelled)
 
     @property
     def dates(self) -> set[str]:
@@ -125,8 +125,8 @@ def _encoded(attribute: Attribute, seen: ColumnSummary, missing: Missing) -> Col
     return column
 
 
-def _vocabulary(column: Column, seen: np.ndarray) -> Column:
-    """Return a column without rows."""
+def vocabulary(column: Column, seen: np.ndarray) -> Column:
+    """Return a column without rows, with the share of each value."""
     if column.attribute.role == "quasi" and is_plain_number(column.attribute):
         return _without_middle(column)
     rows = np.bincount(column.codes, seen, column.n_values)

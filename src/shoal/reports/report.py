@@ -17,7 +17,7 @@ import numpy as np
 
 import shoal
 from shoal.data import frames
-from shoal.data.files import replacing
+from shoal.data.files import write_text
 from shoal.data.schema import Schema
 from shoal.partition.geometry import group_members
 from shoal.partition.losses import LOSSES, Loss
@@ -106,8 +106,7 @@ def report(
     True
     """
     page = render(facts(release, raw_risk=raw_risk, released_file=released_file), title)
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, page)
 
 
 def to_json(release: ReportedRelease, *, raw_risk: Risk | None = None, released_file: str | Path | None = None) -> str:

@@ -71,8 +71,7 @@ def attack(folder: Path, set_to: dict[str, Any], references: int, step: Callable
     compare_audits(both).to_html(folder / SIDE_BY_SIDE, title="Before and after")
     numbers = {name: found.facts() for name, found in both.items()}
     summary = {name: summarise(found) for name, found in both.items()}
-    with files.replacing(folder / NUMBERS) as temporary:
-        temporary.write_text(dump_json({"summary": summary, "audits": numbers}) + "\n", encoding="utf-8")
+    files.write_text(folder / NUMBERS, dump_json({"summary": summary, "audits": numbers}) + "\n")
 
 
 def summarise(found: Audit) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Tables on disk, counted and sorted by DuckDB within a limit of memory."""
+"""Release and check of tables on disk, which DuckDB counts and sorts within a memory limit."""

@@ -1,7 +1,7 @@
-"""Tables that do not fit into memory, on one machine.
+"""Release and check of tables that do not fit into memory, on one machine.
 
-DuckDB counts, draws a sample and sorts the rows into fragments, within a limit of memory and on disk where it must;
-the methods themselves release each fragment, which does fit.
+DuckDB counts rows, draws a sample and sorts the rows into fragments within a memory limit, and spills to disk. The
+local classes release each fragment, which fits.
 """
 
 from __future__ import annotations
@@ -17,32 +17,20 @@ import numpy as np
 import polars as pl
 
 from shoal.anonymizers import Anonymizer
-from shoal.data import files, frames
+from shoal.data import files
 from shoal.data.schema import Schema, require_schema
-from shoal.data.table import require_same_columns
-from shoal.engines.base import NO_ROWS
-from shoal.engines.duckdb.engine import (
-    CHANGED,
-    FRAGMENT,
-    NUMBERED,
-    ROW,
-    DuckDBSession,
-    DuckEngine,
-    ResourceLimits,
-    connected,
-    require_count,
-)
-from shoal.engines.fit_to_counts import Counted, fit_to_counts
+from shoal.engines.base import CHANGED, COUNT, NO_ROWS
+from shoal.engines.duckdb.engine import FRAGMENT, NUMBERED, ROW, DuckDBSession, DuckEngine, ResourceLimits, connected
+from shoal.engines.fit_to_counts import FittedToCounts, fit_to_counts
 from shoal.engines.fragments import Fragmentation, fragment
 from shoal.engines.partial_release import (
-    PartialRelease,
+    PartialLoss,
     add_losses,
     as_written,
-    column_reader,
     left_out,
-    part_alike,
-    release_part,
-    require_guide,
+    no_loss,
+    release_fragment,
+    require_columns,
     seed_of,
 )
 from shoal.errors import DataError, ShoalError
@@ -51,8 +39,8 @@ from shoal.privacy.checking import Checked, Judge, require_checkable
 from shoal.privacy.models import PrivacyModel, check_constraints
 from shoal.privacy.rules import membership, truth_of
 
-BYTES_A_CELL = 400
-"""Memory that a cell of a fragment takes on its way, at the most: text, codes, and what kernels keep of it."""
+BYTES_PER_CELL = 400
+"""Maximum memory of a cell of a fragment during its release: text, codes, and data of kernels."""
 Item = TypeVar("Item")
 
 
@@ -78,24 +66,23 @@ def stage(
     kind = files.kind_to_write(out)
     files.require_place(out)
     _require_apart(source, out)
-    require_count("rows_per_fragment", rows_per_fragment)
+    COUNT.check("rows_per_fragment", rows_per_fragment)
     limits = ResourceLimits.of(memory, threads)
     schema, member_of = method.schema, membership(method.constraints)
     assert schema is not None
     with connected(limits, Path(temporary) if temporary is not None else out.parent) as session:
         folder = session.folder
         table, found = _as_parquet(source, folder, separator)
-        # As in memory: a file of the same kind has the same separator.
+        # As in memory, a file of the same kind gets the same separator.
         separator = (
             found if found is not None and source.suffix == out.suffix else "\t" if out.suffix == ".tsv" else ","
         )
         engine = DuckEngine(session, table, schema, missing_marks, guide=y)
-        require_guide(y, engine.names)
-        require_same_columns([name for name in engine.names if name not in left_out(y, schema)], schema)
-        fitting = rows_per_fragment or max(int(limits.memory / (BYTES_A_CELL * len(engine.names))), 10 * method.k)
+        require_columns(engine.names, schema, y)
+        fitting = rows_per_fragment or max(int(limits.memory / (BYTES_PER_CELL * len(engine.names))), 10 * method.k)
         released, cut_into, findings = _plan(engine, method, table, fitting, missing_marks, folder, y)
         with files.replacing(out) as written:
-            # Rows that are not handed out are needed to see what holds in the population.
+            # The check of a population needs the rows that are not handed out, too.
             everyone = (written, kind) if member_of is None else (folder / "population.parquet", "parquet")
             parts = _write(released, *everyone, separator)
             loss, suppressed = add_losses(parts), sum(part.sizes.n_suppressed for part in parts)
@@ -105,7 +92,7 @@ def stage(
 
 
 class StagedFile(NamedTuple):
-    """A file that is written, but does not have its final name yet."""
+    """A file that is written, under a name that is not final."""
 
     session: DuckDBSession
     schema: Schema
@@ -130,45 +117,36 @@ class StagedFile(NamedTuple):
         path, kind = self.handed_out
         with files.Appending(path, kind, self.separator) as writer:
             for batch in files.read_in_batches(self.path):
-                writer.write(_of_members(batch, member_of))
+                members = [mark for mark in batch[member_of].unique() if truth_of(mark, member_of)]
+                writer.write(batch.filter(pl.col(member_of).is_in(members)).drop(member_of))
         return self._replace(path=path, kind=kind)
 
 
 def _require_apart(source: Path, out: Path) -> None:
-    """Refuse to write over what is read, or among the files that are the table."""
+    """Refuse to overwrite the source, or to write into a folder that is the source."""
     if out.resolve() == source.resolve() or (out.exists() and source.exists() and out.samefile(source)):
         raise ShoalError(f"Writing {str(out)!r} would overwrite {str(source)!r}: choose another file.")
     if out.parent.resolve() == source.resolve():
-        raise ShoalError(
-            f"{str(out)!r} would be one of the files of the table in {str(source)!r}: choose another folder."
-        )
+        raise ShoalError(f"{str(out)!r} would become a part of the table {str(source)!r}: choose another folder.")
 
 
 def _plan(
-    engine: DuckEngine,
-    method: Anonymizer,
-    table: Path,
-    fitting: int,
-    marks: Sequence[str],
-    folder: Path,
-    y: str | None,
+    engine: DuckEngine, method: Anonymizer, table: Path, fitting: int, marks: Sequence[str], folder: Path, y: str | None
 ) -> tuple[Iterator[WrittenRows], dict[str, int], dict[str, Any]]:
-    """What is released, piece by piece, how the table is cut for that, and what was found out on the way."""
-    schema = method.schema
-    assert schema is not None
-    counted = fit_to_counts(engine, method, fitting) if method.wants_counts and engine.count() > fitting else None
-    if counted is not None:
-        return _release_rows(counted, table, marks, y), {}, counted.findings
-    cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), column_reader(y))
-    engine.sort_out(cut, folder / "fragments")
+    """Return the released rows piece by piece, the parameters of the cut, and the findings of the method."""
+    fitted = fit_to_counts(engine, method, fitting) if method.wants_counts and engine.count() > fitting else None
+    if fitted is not None:
+        return _release_rows(fitted, table, marks, y), {}, fitted.findings
+    cut = fragment(engine, method, fitting, seed_of(method.random_state or 0), y)
+    engine.sort_into_fragments(cut, folder / "fragments")
     return _release_fragments(cut, folder / "fragments", marks, y), {"fragments": len(cut.rows)}, {}
 
 
 def _as_parquet(source: Path, folder: Path, separator: str | None) -> tuple[Path, str | None]:
-    """The file itself, or a copy of a CSV file whose columns are texts; and what separates the fields of that."""
+    """Return a Parquet file as it is, or a copy of a CSV file with texts as columns; and the separator of that."""
     if source.is_dir():
         if not files.parquet_files(source):
-            raise DataError(f"{str(source)!r} is a folder without Parquet files: name one that has some.")
+            raise DataError(f"{str(source)!r} is a folder without Parquet files: name a folder that has some.")
         return source, None
     found = files.read_header(source, separator).separator
     return (source, None) if found is None else (_copy_of_csv(source, folder, found), found)
@@ -181,55 +159,45 @@ def _copy_of_csv(source: Path, folder: Path, separator: str) -> Path:
 
 
 class WrittenRows(NamedTuple):
-    """Rows that go to the file, and what they lose if that is known by now."""
+    """Rows to write, and their loss, each if there is one."""
 
     frame: pl.DataFrame | None
-    part: PartialRelease | None
+    part: PartialLoss | None
 
 
-def _release_rows(counted: Counted, table: Path, marks: Sequence[str], y: str | None) -> Iterator[WrittenRows]:
-    """All rows in their order, put into groups that are known."""
+def _release_rows(fitted: FittedToCounts, table: Path, marks: Sequence[str], y: str | None) -> Iterator[WrittenRows]:
+    """Yield all rows in their order, released in known groups."""
     n_rows = 0
     for batch in files.read_in_batches(table):
-        raw = batch.drop(left_out(y, counted.schema))
-        released = counted.release(files.mark_missing(raw, marks, raw.columns))
+        raw = batch.drop(left_out(y, fitted.schema))
+        released = fitted.release(files.mark_missing(raw, marks, raw.columns))
         n_rows += raw.height
-        yield WrittenRows(as_written(released, raw, counted.schema, counted.recoding, marks), None)
-    if n_rows != counted.n_rows:
+        yield WrittenRows(as_written(released, raw, fitted.schema, fitted.recoding, marks), None)
+    if n_rows != fitted.n_rows:
         raise DataError(CHANGED)
-    yield WrittenRows(None, counted.part)
+    yield WrittenRows(None, fitted.part)
 
 
 def _release_fragments(cut: Fragmentation, folder: Path, marks: Sequence[str], y: str | None) -> Iterator[WrittenRows]:
-    """The rows of one fragment after the other."""
-    method, schema = cut.method, cut.method.schema
-    assert schema is not None
-    hidden = [one.name for one in schema.identifiers]
-    guides, read_guide = left_out(y, schema), column_reader(y)
-    first_alike = len(cut.rows) - cut.n_alike
-    for number, raw in _ahead(_read_fragments(cut.rows[:first_alike], folder)):
-        guide = None if read_guide is None else read_guide(frames.open_frame(raw))
-        raw = raw.drop(guides)
-        # What is written is checked as a whole.
-        seen = files.mark_missing(raw, marks, schema.names)
-        part = release_part(method, seen, cut.whole, guide, number, checked_later=True)
-        yield WrittenRows(
-            as_written(part.frame, raw, schema, method.recoding, marks, cut.whole.dates), part._replace(frame=None)
-        )
-    quasi = [one.name for one in schema.quasi]
-    for number in range(first_alike, len(cut.rows)):
+    """Yield the released rows of one fragment after another."""
+    for number, raw in _ahead(_read_fragments(cut.rows[: cut.n_cut], folder)):
+        # The written file is checked as a whole.
+        yield WrittenRows(*release_fragment(cut, raw, number, y, marks, checked_later=True))
+    schema, recoding, dates = cut.schema, cut.method.recoding, cut.summary.dates
+    hidden, quasi = [one.name for one in schema.identifiers], [one.name for one in schema.quasi]
+    for number in range(cut.n_cut, len(cut.rows)):
         first, n_rows = None, 0
         for batch in files.read_in_batches(_place_of(number, folder)):
             _require_numbered(batch)
-            raw = batch.drop(ROW, NUMBERED, *guides)
-            # Rows that mean the same may be written in several ways, such as 40 and 40.0: they get that of the first.
+            raw = batch.drop(ROW, NUMBERED, *left_out(y, schema))
+            # Equal values may have several notations, such as 40 and 40.0: they are released in that of the first row.
             first = files.mark_missing(raw[:1], marks, quasi) if first is None else first
             raw = raw.with_columns(first[name].new_from_index(0, raw.height) for name in quasi)
             n_rows += raw.height
-            yield WrittenRows(as_written(raw.drop(hidden), raw, schema, method.recoding, marks, cut.whole.dates), None)
+            yield WrittenRows(as_written(raw.drop(hidden), raw, schema, recoding, marks, dates), None)
         if n_rows != cut.rows[number]:
             raise DataError(CHANGED)
-        yield WrittenRows(None, part_alike(schema, int(cut.released[number])))
+        yield WrittenRows(None, no_loss(schema, int(cut.released[number])))
 
 
 def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -245,7 +213,7 @@ def _read_fragments(rows: np.ndarray, folder: Path) -> Iterator[tuple[int, pl.Da
 
 
 def _require_numbered(raw: pl.DataFrame) -> None:
-    """A row that got the number of another one would be in a fragment where it does not belong."""
+    """Refuse rows with the numbers of others, which would be in the wrong fragment."""
     if not (raw[ROW] == raw[NUMBERED]).all():
         raise DataError(CHANGED)
 
@@ -254,8 +222,8 @@ def _place_of(fragment: int, folder: Path) -> Path:
     return folder / f"{FRAGMENT}={fragment}"
 
 
-def _write(released: Iterator[WrittenRows], written: Path, kind: str, separator: str) -> list[PartialRelease]:
-    """Write what is released into one file; returns what it loses."""
+def _write(released: Iterator[WrittenRows], written: Path, kind: str, separator: str) -> list[PartialLoss]:
+    """Write released rows into one file, and return their losses."""
     parts = []
     with files.Appending(written, kind, separator) as writer:
         for frame, part in _ahead(released):
@@ -267,18 +235,12 @@ def _write(released: Iterator[WrittenRows], written: Path, kind: str, separator:
 
 
 def _ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, the next of which is made while one is used: on two cores that saves a fifth of the time."""
+    """Yield the same items, and compute the next one meanwhile: on two cores that saves a fifth of the time."""
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
+        upcoming = pool.submit(next, items, None)
+        while (item := upcoming.result()) is not None:
+            upcoming = pool.submit(next, items, None)
             yield item
-
-
-def _of_members(released: pl.DataFrame, member_of: str) -> pl.DataFrame:
-    marks = released[member_of].unique().to_list()
-    members = [mark for mark in marks if truth_of(mark, member_of)]
-    return released.filter(pl.col(member_of).is_in(members)).drop(member_of)
 
 
 def check_file(
@@ -295,21 +257,21 @@ def check_file(
     """Measure every privacy model on a file that may be larger than memory; see :func:`shoal.check`."""
     require_schema(schema)
     source = Path(source)
-    with connected(ResourceLimits.of(memory, threads), Path(tempfile.gettempdir())) as desk:
-        table, _ = _as_parquet(source, desk.folder, separator)
-        return _check(desk, table, schema, check_constraints(constraints), threshold, missing_marks)
+    with connected(ResourceLimits.of(memory, threads), Path(tempfile.gettempdir())) as session:
+        table, _ = _as_parquet(source, session.folder, separator)
+        return _check(session, table, schema, check_constraints(constraints), threshold, missing_marks)
 
 
 def _check(
-    desk: DuckDBSession,
+    session: DuckDBSession,
     table: Path,
     schema: Schema,
     constraints: Sequence[PrivacyModel],
     threshold: float = 0.2,
     marks: Sequence[str] = (),
 ) -> Checked:
-    """Count the groups of a Parquet file, some of them at a time, by what is written in it."""
-    engine = DuckEngine(desk, table, schema, marks, compared=False)
+    """Measure a Parquet file, some groups at a time, from its values alone."""
+    engine = DuckEngine(session, table, schema, marks, compared=False)
     require_checkable(engine.names, schema)
     judge = Judge(schema, constraints, engine.names, threshold=threshold)
     if engine.count() == 0:

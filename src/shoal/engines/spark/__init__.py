@@ -1,4 +1,4 @@
-"""Tables on Spark: a DataFrame in, a DataFrame out, or files read and written by tasks.
+"""Release and check of tables on Spark: DataFrames, or files that tasks read and write.
 
 PySpark is imported when a session is started or a DataFrame is used.
 """

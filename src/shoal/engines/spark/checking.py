@@ -1,4 +1,4 @@
-"""Measure every privacy model on a Spark DataFrame: workers count groups, the driver combines a few numbers of each."""
+"""The check of a Spark DataFrame: workers count and measure groups, and the driver combines their levels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import polars as pl
 
 from shoal.data.schema import Schema, require_schema
 from shoal.data.table import Column as Encoded
-from shoal.engines.base import NO_ROWS, code_values
+from shoal.engines.base import NO_ROWS, encode_values
 from shoal.engines.spark.engine import SparkEngine, collect
-from shoal.engines.spark.worker import answer_all
+from shoal.engines.spark.worker import run_generating_task
 from shoal.errors import DataError
 from shoal.privacy.checking import Checked, Judge, require_checkable
 from shoal.privacy.counts import count_groups
@@ -25,7 +25,7 @@ from shoal.privacy.rules import membership
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ENTRIES, LOOK = "__shoal_entries", "look"
+ENTRIES, LEVELS = "__shoal_entries", "levels"
 
 
 def check(
@@ -38,31 +38,31 @@ def check(
 ) -> Checked:
     """Measure every privacy model on a Spark DataFrame; see :func:`shoal.check`.
 
-    One aggregation counts what is in each group of equal rows; workers measure the groups, and the driver gets a few
-    numbers of each of them.
+    One aggregation counts the values in each group of equal rows; workers measure the groups, and each sends a few
+    numbers to the driver.
     """
     require_schema(schema)
     constraints = check_constraints(constraints)
     require_checkable(table.columns, schema)
     engine = SparkEngine(table, schema, missing_marks, compared=False)
     member_of = membership(constraints)
-    coded = [code_values(engine.distinct(one.name, member_of), one) for one in schema.sensitive]
+    coded = [encode_values(engine.distinct(one.name, member_of), one) for one in schema.sensitive]
     columns = [column for column, _ in coded]
     judge = Judge(schema, constraints, table.columns, threshold=threshold)
     groups = _count_in_groups(engine, schema, coded, member_of)
-    look = partial(answer_all, _make_look(judge, columns))
-    found = collect(groups.mapInArrow(look, f"{LOOK} binary"))[LOOK].to_list()
+    measure = partial(run_generating_task, _make_measure(judge, columns))
+    found = collect(groups.mapInArrow(measure, f"{LEVELS} binary"))[LEVELS].to_list()
     if not found:
         raise DataError(NO_ROWS)
-    for look in found:
-        judge.add(pickle.loads(look))
+    for pickled in found:
+        judge.add(pickle.loads(pickled))
     return judge.result()
 
 
 def _count_in_groups(
     engine: SparkEngine, schema: Schema, coded: Sequence[tuple[Encoded, pl.DataFrame]], member_of: str | None
 ) -> DataFrame:
-    """Of each group, what combinations of sensitive values it has, and how many rows of each."""
+    """Count the combinations of sensitive values in each group."""
     from pyspark.sql import functions as sf
 
     quasi = [f"q{j}" for j in range(len(schema.quasi))]
@@ -79,14 +79,14 @@ def _count_in_groups(
     return counted.groupBy(*quasi).agg(sf.collect_list(sf.struct("member", *codes, "n")).alias(ENTRIES)).select(ENTRIES)
 
 
-def _make_look(judge: Judge, columns: Sequence[Encoded]) -> Callable[..., Any]:
-    """What a worker does with groups: it measures them, and tells the worst."""
+def _make_measure(judge: Judge, columns: Sequence[Encoded]) -> Callable[..., Any]:
+    """Return the function by which a worker measures groups and returns their worst levels."""
     from pyspark.sql import types
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    expected = to_arrow_schema(types.StructType([types.StructField(LOOK, types.BinaryType())]))
+    expected = to_arrow_schema(types.StructType([types.StructField(LEVELS, types.BinaryType())]))
 
-    def look(batches: Iterator[Any]) -> Iterator[Any]:
+    def measure(batches: Iterator[Any]) -> Iterator[Any]:
         own = judge.another()
         for batch in batches:
             lists = pl.from_arrow(batch)[ENTRIES]  # type: ignore[index]
@@ -95,14 +95,14 @@ def _make_look(judge: Judge, columns: Sequence[Encoded]) -> Callable[..., Any]:
             labels = np.repeat(np.arange(len(lists)), lists.list.len().to_numpy())
             entries = lists.explode(empty_as_null=False, keep_nulls=False).struct.unnest()
             members = entries["member"].to_numpy()
-            # Sensitive values of rows that are not released may be of no known kind, and nobody counts them.
+            # Sensitive values of rows that are not released are not counted, and may lack a code.
             coded = [
                 replace(column, codes=entries[f"c{j}"].fill_null(0).to_numpy()) for j, column in enumerate(columns)
             ]
             weights = entries["n"].to_numpy()
             own.look_at(count_groups(labels, coded, None if members.all() else members, weights))
         if own.has_looked:
-            found = pl.DataFrame({LOOK: [pickle.dumps(own.together())]})
+            found = pl.DataFrame({LEVELS: [pickle.dumps(own.together())]})
             yield from found.to_arrow().cast(expected).to_batches()
 
-    return look
+    return measure

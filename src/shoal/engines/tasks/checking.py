@@ -1,7 +1,7 @@
-"""Parquet files checked by tasks that read them themselves: each counts the rows of a piece, and others judge groups.
+"""The check of Parquet files by tasks: some count the rows of a piece each, and others measure groups.
 
-What a task has counted is sorted into *boxes* by the values of quasi-identifiers, so that each group lies in one box
-with all of its rows, wherever these are in the table.
+Counted rows are sorted into *boxes* by the values of quasi-identifiers, so that all rows of a group are in one box,
+wherever they are in the table.
 """
 
 from __future__ import annotations
@@ -17,65 +17,62 @@ import polars as pl
 from shoal.data import frames
 from shoal.data.factored import group_rows
 from shoal.data.table import Column, encode_like
-from shoal.engines.base import NO_ROWS, ROWS, code_values
-from shoal.engines.tasks.engine import CHANGED, Piece, PieceReader, TaskRunner, add_values, count_values
-from shoal.engines.tasks.shelf import sorted_out, unpacked
+from shoal.engines.base import CHANGED, NO_ROWS, ROWS, encode_values
+from shoal.engines.tasks.engine import Piece, PieceReader, TaskRunner, add_values, count_values
+from shoal.engines.tasks.exchange import pack_by_number, unpack
 from shoal.errors import DataError
 from shoal.privacy.checking import Checked, Judge, PartialCheck
 from shoal.privacy.counts import count_groups
 
-ROWS_A_BOX = 2_000_000
-"""Rows whose groups are judged by one task, about."""
+ROWS_PER_BOX = 2_000_000
+"""Approximate number of rows whose groups are measured by one task."""
 
 
-def check_pieces(crew: TaskRunner, pieces: Sequence[Piece], reading: PieceReader, judge: Judge) -> Checked:
-    """What a judge finds in files, by what is written in them."""
+def check_pieces(runner: TaskRunner, pieces: Sequence[Piece], reader: PieceReader, judge: Judge) -> Checked:
+    """Measure the privacy models of a judge on files, from their values alone."""
     n_rows = sum(piece.n_rows for piece in pieces)
     if n_rows == 0:
         raise DataError(NO_ROWS)
-    columns, n_boxes = _sensitive_columns(crew, pieces, reading), math.ceil(n_rows / ROWS_A_BOX)
-    count, measure = partial(_count_piece, reading, n_boxes), partial(_measure, judge, columns, _quasi(reading))
-    for look in crew.by_box(count, pieces, n_boxes, measure):
-        if look is not None:
-            judge.add(look)
+    quasi = [one.name for one in reader.schema.quasi]
+    columns, n_boxes = _sensitive_columns(runner, pieces, reader), math.ceil(n_rows / ROWS_PER_BOX)
+    count, measure = partial(_count_piece, reader, n_boxes, quasi), partial(_measure, judge, columns, quasi)
+    for found in runner.by_box(count, pieces, n_boxes, measure):
+        if found is not None:
+            judge.add(found)
     checked = judge.result()
     if checked.rows != n_rows:
         raise DataError(CHANGED)
     return checked
 
 
-def _quasi(reading: PieceReader) -> list[str]:
-    return [one.name for one in reading.schema.quasi]
+def _sensitive_columns(runner: TaskRunner, pieces: Sequence[Piece], reader: PieceReader) -> list[Column]:
+    """Return columns without rows, with the share of each value in the whole table."""
+    attributes = reader.schema.sensitive
+    names = [one.name for one in attributes]
+    found = runner.each(partial(_count_values, reader, names), pieces) if names else []
+    summaries = [add_values([one[j] for one in found], name) for j, name in enumerate(names)]
+    return [encode_values(summary, one)[0] for summary, one in zip(summaries, attributes, strict=True)]
 
 
-def _sensitive_columns(crew: TaskRunner, pieces: Sequence[Piece], reading: PieceReader) -> list[Column]:
-    """Columns without rows that know how frequent their values are in the whole table."""
-    names = [one.name for one in reading.schema.sensitive]
-    found = crew.each(partial(_count_values, reading, names), pieces) if names else []
-    seen = {name: add_values([one[j] for one in found], name) for j, name in enumerate(names)}
-    return [code_values(seen[one.name], one)[0] for one in reading.schema.sensitive]
+# Functions that tasks run
 
 
-# What a task does
-
-
-def _count_values(reading: PieceReader, names: list[str], piece: Piece) -> list[pl.DataFrame]:
-    frame = reading.as_seen(reading.read(piece, names))
+def _count_values(reader: PieceReader, names: list[str], piece: Piece) -> list[pl.DataFrame]:
+    frame = reader.mark_missing(reader.read(piece, names))
     return [count_values(frame, name) for name in names]
 
 
-def _count_piece(reading: PieceReader, n_boxes: int, piece: Piece) -> Iterator[tuple[int, bytes]]:
-    """Every different row of a piece, and how many there are, by the boxes that their groups are in."""
-    quasi = _quasi(reading)
-    frame = reading.as_seen(reading.read(piece, [*quasi, *(one.name for one in reading.schema.sensitive)]))
-    # Names are numbered otherwise in each piece; groups are to be found by what is written.
-    counted = _count_alike(frame).with_columns(pl.col(pl.Enum).cast(pl.Categorical))
+def _count_piece(reader: PieceReader, n_boxes: int, quasi: list[str], piece: Piece) -> Iterator[tuple[int, bytes]]:
+    """Count the distinct rows of a piece, and pack them by the box of their group."""
+    frame = reader.mark_missing(reader.read(piece, [*quasi, *(one.name for one in reader.schema.sensitive)]))
+    # Enums are numbered differently in each piece; boxes must follow from the texts.
+    counted = _count_distinct(frame).with_columns(pl.col(pl.Enum).cast(pl.Categorical))
     boxes = counted.select((pl.struct(quasi).hash(0) % n_boxes).cast(pl.Int32).alias("box"))["box"]
-    return sorted_out(counted, boxes.to_numpy(), n_boxes)
+    return pack_by_number(counted, boxes.to_numpy(), n_boxes)
 
 
-def _count_alike(frame: pl.DataFrame) -> pl.DataFrame:
-    """Every different row, and how many there are: as ``group_by`` does, in half the time where values are texts."""
+def _count_distinct(frame: pl.DataFrame) -> pl.DataFrame:
+    """Count the distinct rows, as ``group_by`` does, in half the time if values are texts."""
     labels = group_rows(frame, frame.columns)
     rows = np.bincount(labels)
     firsts = np.empty(len(rows), np.int64)
@@ -84,10 +81,10 @@ def _count_alike(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _measure(judge: Judge, columns: Sequence[Column], quasi: list[str], packed: Sequence[bytes]) -> PartialCheck | None:
-    """Measure the groups of a box, of which every piece may have rows."""
+    """Measure the groups of a box, which may have rows in every piece."""
     if not packed:
         return None
-    entries = pl.concat(map(unpacked, packed))
+    entries = pl.concat(map(unpack, packed))
     opened = frames.open_frame(entries)
     labels = group_rows(opened, quasi)
     coded = [replace(column, codes=encode_like(opened[column.name], column)) for column in columns]

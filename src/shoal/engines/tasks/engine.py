@@ -1,6 +1,6 @@
-"""Parquet files as an engine whose work is done in pieces, by tasks that read the files themselves.
+"""An engine for Parquet files whose work is done in pieces, by tasks that read the files themselves.
 
-Who runs the tasks, and where, is not known here: Spark does on its workers, tests do it one after the other.
+A :class:`TaskRunner` decides where tasks run: on the workers of Spark, or one after another in tests.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ from shoal._kernels import groups
 from shoal.data import enums, files, frames, parquet
 from shoal.data.schema import Schema
 from shoal.engines.base import (
+    CHANGED,
     MOST_VALUES,
     ROWS,
     CoarseTree,
     Engine,
     LeafTally,
     SplitTest,
-    ends_of,
+    read_extremes,
     require_few_values,
     values_of,
 )
-from shoal.engines.tasks.shelf import RowExchange
+from shoal.engines.tasks.exchange import RowExchange
 from shoal.errors import DataError
 from shoal.partition.table_summary import ColumnSummary, is_plain_number
 
-CELLS_A_TASK = 10_000_000
-"""Values that a task works on at a time, about; they take 1 GB at the most."""
-CHANGED = "The table has changed since its rows were counted, so nothing is released: start again."
+CELLS_PER_TASK = 10_000_000
+"""Approximate number of values that a task works on at a time; they take up to 1 GB."""
 PLAIN = (
     *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64),
     *(pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date),
 )
 
 
+Pack = Callable[[Any], Iterable[tuple[int, bytes]]]
+"""A function that packs an item into numbered boxes."""
+
+
 class TaskRunner(Protocol):
-    """Whoever runs tasks, wherever that is."""
+    """An environment that runs tasks."""
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Apply a function to each item; the results are in the order of the items."""
 
     def by_box(
-        self,
-        sort_out: Callable[[Any], Iterable[tuple[int, bytes]]],
-        items: Sequence[Any],
-        n_boxes: int,
-        function: Callable[[list[bytes]], Any],
+        self, pack: Pack, items: Sequence[Any], n_boxes: int, function: Callable[[list[bytes]], Any]
     ) -> list[Any]:
-        """Let something be put into boxes, by number, for each item; then apply a function to what is in each box."""
+        """Pack each item into numbered boxes; then apply a function to the contents of each box."""
 
 
 class Piece(NamedTuple):
-    """Rows of a file that lie one behind the other."""
+    """Consecutive rows of a file."""
 
     number: int
     file: str
@@ -69,45 +69,45 @@ class Piece(NamedTuple):
 
 
 class RowDraw(NamedTuple):
-    """Which rows are drawn."""
+    """A random sample of rows."""
 
     share: float
     seed: int
 
 
 class PieceReader(NamedTuple):
-    """How tasks read rows."""
+    """The columns that tasks read from pieces, and their treatment."""
 
     schema: Schema
-    """What is released."""
+    """Schema of the release."""
     columns: Sequence[str]
-    """These attributes, and what a method is guided by, in the order of the file."""
+    """Attributes, and the column that guides the method, in the order of the file."""
     names: Sequence[str]
-    """Columns whose texts are read as names."""
+    """Columns whose texts are read as enums."""
     marks: Sequence[str] = ()
     """Texts that stand for a missing value."""
     guide: str | None = None
-    """Column with what a method is guided by."""
+    """Column that guides the method."""
     words: Mapping[str, list[str]] | None = None
-    """All texts of these columns, once they are known."""
+    """All texts of the enums, once they are known."""
 
     @classmethod
     def of(
         cls, types: Mapping[str, pl.DataType], schema: Schema, marks: Sequence[str] = (), guide: str | None = None
     ) -> PieceReader:
-        """That of a table with these columns; identifiers are not even read."""
+        """Return the reader of a table with these columns; identifiers are not even read."""
         released = schema.without_identifiers()
         columns = [name for name in types if name in released or name == guide]
         few = [one.name for one in (*schema.quasi, *schema.sensitive, *schema.target)]
         names = [name for name in few if types.get(name) in (pl.String, pl.Categorical, pl.Enum)]
         return cls(released, columns, names, marks, guide)
 
-    def knowing(self, words: Mapping[str, list[str]]) -> PieceReader:
-        """The same, with what was found out: names are numbered alike in all pieces from now on."""
+    def with_words(self, words: Mapping[str, list[str]]) -> PieceReader:
+        """Return the reader that numbers these texts alike in all pieces."""
         return self._replace(names=list(words), words=words)
 
     def read(self, piece: Piece, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows of a piece as they are in the file."""
+        """Read the rows of a piece as they are in the file."""
         columns = self.columns if columns is None else columns
         frame = parquet.read_rows(piece.file, columns, self.names, piece.first, piece.n_rows)
         if self.words is None:
@@ -120,27 +120,27 @@ class PieceReader(NamedTuple):
         return known
 
     def as_numbers(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows with the numbers of names, whose words need not be kept with them."""
+        """Return rows with the numbers of enums, whose texts need not be stored with them."""
         return frame.with_columns(pl.col(pl.Enum).to_physical())
 
     def from_numbers(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Such rows with their names."""
+        """Return such rows with their enums."""
         known = {} if self.words is None else self.words
         return frame.with_columns(
             enums.of_numbers(frame[name], words) for name, words in known.items() if name in frame.columns
         )
 
-    def as_seen(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows as methods see them: what is not a number, or a mark for a missing value, is missing."""
+    def mark_missing(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Replace NaN and the marks for missing values by missing values, as methods need them."""
         known = [name for name in frame.columns if name in self.schema]
         floats = [name for name in known if frame.schema[name].is_float()]
         return files.mark_missing(frame, self.marks, known).with_columns(frame[name].fill_nan(None) for name in floats)
 
 
-def plain_types(source: Path, looked_at: Collection[str] | None = None) -> dict[str, pl.DataType] | None:
-    """Types of the columns, if all files have the same, and no more than any reader and writer understands alike.
+def plain_types(source: Path, needed: Collection[str] | None = None) -> dict[str, pl.DataType] | None:
+    """Return the types of the columns, if all files agree and every reader and writer understands the types alike.
 
-    Of columns that are not ``looked_at`` any type will do.
+    Columns that are not ``needed`` may have any type.
     """
     if source.is_dir() and any(one.is_dir() or one.suffix != ".parquet" for one in source.glob("[!._]*")):
         return None
@@ -151,26 +151,26 @@ def plain_types(source: Path, looked_at: Collection[str] | None = None) -> dict[
     if not found or any(list(one.items()) != list(found[0].items()) for one in found):
         return None
     types = dict(found[0])
-    # Such names are patterns to polars.
+    # Polars takes such names for patterns.
     if any(name == "*" or (name[:1] == "^" and name[-1:] == "$") for name in types):
         return None
-    plain = (kind in PLAIN for name, kind in types.items() if looked_at is None or name in looked_at)
+    plain = (kind in PLAIN for name, kind in types.items() if needed is None or name in needed)
     return types if all(plain) else None
 
 
 def can_compare(types: Mapping[str, pl.DataType], schema: Schema) -> bool:
-    """Whether numbers are numbers or dates, and not written as texts."""
+    """Return True if numeric columns hold numbers or dates, not texts of them."""
     numbers = [types[one.name] for one in schema.quasi if is_plain_number(one) and one.name in types]
     return all(kind.is_numeric() or kind == pl.Date for kind in numbers)
 
 
-def rows_a_task(n_columns: int) -> int:
-    """Rows that a task works on at a time, about."""
-    return max(CELLS_A_TASK // max(n_columns, 1), 1)
+def rows_per_task(n_columns: int) -> int:
+    """Return the approximate number of rows that a task works on at a time."""
+    return max(CELLS_PER_TASK // max(n_columns, 1), 1)
 
 
 def pieces_of(source: Path, n_rows: int) -> list[Piece]:
-    """The rows of a Parquet file, or of a folder of them, in pieces of about so many."""
+    """Return the rows of a Parquet file, or of a folder of them, in pieces of about ``n_rows``."""
     found: list[Piece] = []
     for file in files.parquet_files(source):
         for first, rows in _runs_of(file, n_rows):
@@ -179,7 +179,7 @@ def pieces_of(source: Path, n_rows: int) -> list[Piece]:
 
 
 def _runs_of(file: Path, wanted: int) -> Iterable[tuple[int, int]]:
-    """Row groups of a file put together, or cut, until they have about as many rows as a piece."""
+    """Join or cut the row groups of a file until they have about the wanted number of rows."""
     sizes = parquet.row_groups(file)
     first = n_rows = 0
     for group, more in enumerate(sizes, 1):
@@ -193,67 +193,67 @@ def _runs_of(file: Path, wanted: int) -> Iterable[tuple[int, int]]:
 
 
 class PieceEngine(Engine[pl.Expr]):
-    """Parquet files, looked at by tasks."""
+    """Parquet files that tasks count and sample."""
 
-    def __init__(self, crew: TaskRunner, pieces: Sequence[Piece], reading: PieceReader, folder: Path) -> None:
-        self.crew, self.pieces, self.reading = crew, pieces, reading
-        self.shelf = RowExchange(folder / "rows")
-        self.alike_in_pieces = np.zeros((len(pieces), 0), np.int64)
+    def __init__(self, runner: TaskRunner, pieces: Sequence[Piece], reader: PieceReader, folder: Path) -> None:
+        self.runner, self.pieces, self.reader = runner, pieces, reader
+        self.exchange = RowExchange(folder / "rows")
+        self.frequent_in_pieces = np.zeros((len(pieces), 0), np.int64)
         self._draw = RowDraw(0.0, 0)
-        self._looked_at: dict[str, ColumnSummary] | None = None
+        self._known: dict[str, ColumnSummary] | None = None
         self._drawn: list[pl.DataFrame] = []
 
     def count(self) -> int:
-        """All rows, which the files tell."""
+        """Return the number of all rows, which the files state."""
         return sum(piece.n_rows for piece in self.pieces)
 
-    def ends(self, names: Sequence[str]) -> dict[str, ColumnSummary]:
-        """The lowest and the highest value of columns, and the missing one if there is such."""
-        return {name: self._seen[name] for name in names}
+    def extremes(self, names: Sequence[str]) -> dict[str, ColumnSummary]:
+        """Find the lowest and the highest value of columns, and the missing value if there is one."""
+        return {name: self._summaries[name] for name in names}
 
     def distinct(self, name: str, member_of: str | None = None) -> ColumnSummary:
-        """The values of a column."""
-        assert member_of is None, "whoever has a population does not work in pieces"
-        return self._seen[name]
+        """Count the distinct values of a column."""
+        assert member_of is None, "tables with a population are not released in pieces"
+        return self._summaries[name]
 
     @property
-    def _seen(self) -> dict[str, ColumnSummary]:
-        """What there is in each column, which is looked at once, all together."""
-        if self._looked_at is None:
-            found = self.crew.each(partial(_look, self.reading, self._draw), self.pieces)
-            self._looked_at, self._drawn = _together(found, self.reading.schema), [one.drawn for one in found]
-            self.reading = self.reading.knowing(_words_in(found, self.reading))
-        return self._looked_at
+    def _summaries(self) -> dict[str, ColumnSummary]:
+        """Summaries of all columns, which are read once, together."""
+        if self._known is None:
+            found = self.runner.each(partial(_summarize, self.reader, self._draw), self.pieces)
+            self._known, self._drawn = _combine(found, self.reader.schema), [one.drawn for one in found]
+            self.reader = self.reader.with_words(_words_in(found, self.reader))
+        return self._known
 
-    def draw_while_looking(self, n_rows: int, seed: int) -> None:
-        """Read all rows once less, by drawing the sample that will be asked for when values are looked at."""
-        self._draw, self._looked_at = self._draw_of(n_rows, seed), None
+    def draw_while_summarizing(self, n_rows: int, seed: int) -> None:
+        """Draw the sample that will be asked for when columns are summarized, which saves reading all rows again."""
+        self._draw, self._known = self._draw_of(n_rows, seed), None
 
     def _draw_of(self, n_rows: int, seed: int) -> RowDraw:
         return RowDraw(min(1.0, n_rows / max(self.count(), 1)), seed)
 
     def sample(self, n_rows: int, seed: int) -> nw.DataFrame[Any]:
-        """About so many rows, drawn in each piece by itself."""
-        if self._draw_of(n_rows, seed) != self._draw or self._looked_at is None:
-            self.draw_while_looking(n_rows, seed)
-            assert self._seen
+        """Draw about ``n_rows`` rows, in each piece independently."""
+        if self._draw_of(n_rows, seed) != self._draw or self._known is None:
+            self.draw_while_summarizing(n_rows, seed)
+            assert self._summaries
         return frames.open_frame(pl.concat(self._drawn))
 
     def combinations(self, names: Sequence[str], most: int) -> pl.DataFrame:
-        """Every different row of these columns, and how many there are."""
-        found = pl.concat(self.crew.each(partial(_combine, self.reading, list(names), most), self.pieces))
+        """Count the distinct rows of these columns."""
+        found = pl.concat(self.runner.each(partial(_count_rows, self.reader, list(names), most), self.pieces))
         return found.group_by(names).agg(pl.col(ROWS).sum()).head(most + 1)
 
-    def tally(self, crown: CoarseTree, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
-        """Count what is in each leaf, and leave its rows on the shelf, as they are read anyway."""
-        assert member_of is None, "whoever has a population does not work in pieces"
-        assert self._seen, "names are numbered by what was looked at"
-        # A task of an earlier count that is late must find no place any more.
-        self.shelf.remove()
-        self.shelf = RowExchange.made(self.shelf.folder.with_name(f"rows-{uuid.uuid4().hex[:12]}"))
-        found = self.crew.each(partial(_sort_out, self.reading, self.shelf, crown, list(sensitive)), self.pieces)
+    def tally(self, tree: CoarseTree, sensitive: Sequence[str], member_of: str | None) -> LeafTally:
+        """Count the rows and sensitive values of each leaf, and put its rows into the exchange, as they are read."""
+        assert member_of is None, "tables with a population are not released in pieces"
+        assert self._summaries, "enums are numbered by the summaries"
+        # A late task of an earlier count must not find a folder to write to.
+        self.exchange.remove()
+        self.exchange = RowExchange.made(self.exchange.folder.with_name(f"rows-{uuid.uuid4().hex[:12]}"))
+        found = self.runner.each(partial(_sort_rows, self.reader, self.exchange, tree, list(sensitive)), self.pieces)
         in_pieces = np.stack([one[0] for one in found])
-        rows, self.alike_in_pieces = in_pieces.sum(axis=0), in_pieces[:, crown.n_of_tree :]
+        rows, self.frequent_in_pieces = in_pieces.sum(axis=0), in_pieces[:, tree.n_tree_leaves :]
         counted = {}
         for name in sensitive:
             all_of = pl.concat([one[1][name] for one in found]).group_by("leaf", "v").agg(pl.col("n").sum())
@@ -261,142 +261,142 @@ class PieceEngine(Engine[pl.Expr]):
         return LeafTally(rows, rows, counted)
 
 
-# What a task does
+# Functions that tasks run
 
 
-class Looked(NamedTuple):
-    """What there is in the columns of some rows."""
+class PieceSummary(NamedTuple):
+    """The values in the columns of a piece."""
 
     ends: pl.DataFrame
-    """Of plain numbers: the lowest, the highest, and how many are missing."""
+    """For plain numbers: the lowest, the highest, and the number of missing values."""
     values: dict[str, pl.DataFrame]
-    """Of others, and of all names: each value, and how many rows have it."""
+    """For other attributes, and for all enums: each value and its number of rows."""
     drawn: pl.DataFrame
     """A sample of the rows."""
 
 
-def _look(reading: PieceReader, draw: RowDraw, piece: Piece) -> Looked:
-    plain, others = _kinds(reading.schema)
-    others += [name for name in reading.names if name not in others]
-    frame = reading.as_seen(reading.read(piece, [*plain, *others] if draw.share == 0 else reading.columns))
+def _summarize(reader: PieceReader, draw: RowDraw, piece: Piece) -> PieceSummary:
+    plain, others = _kinds(reader.schema)
+    others += [name for name in reader.names if name not in others]
+    frame = reader.mark_missing(reader.read(piece, [*plain, *others] if draw.share == 0 else reader.columns))
     drawn = np.random.default_rng([draw.seed, piece.number]).random(frame.height) < draw.share
     asked = []
     for j, name in enumerate(plain):
         value = pl.col(name)
         asked += [value.min().alias(f"low{j}"), value.max().alias(f"high{j}"), value.null_count().alias(f"none{j}")]
     values = {name: count_values(frame, name) for name in others}
-    return Looked(frame.select(asked), values, _as_texts(frame.filter(pl.Series(drawn, dtype=pl.Boolean))))
+    return PieceSummary(frame.select(asked), values, _as_texts(frame.filter(pl.Series(drawn, dtype=pl.Boolean))))
 
 
 def count_values(frame: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Each value of a column as ``v``, and how many rows have it as ``n``."""
+    """Count the distinct values ``v`` of a column in the column ``n``."""
     if isinstance(frame.schema[name], pl.Enum):
-        return _count_names(frame[name])
+        return _count_words(frame[name])
     counted = frame.group_by(pl.col(name).alias("v")).agg(pl.len().cast(pl.Int64).alias("n"))
     return _as_texts(counted.head(MOST_VALUES + 1))
 
 
-def _count_names(column: pl.Series) -> pl.DataFrame:
+def _count_words(column: pl.Series) -> pl.DataFrame:
     counts = [*enums.count(column).tolist(), column.null_count()]
     counted = pl.DataFrame({"v": [*enums.words_of(column), None], "n": counts}, {"v": pl.String, "n": pl.Int64})
     return counted.filter(pl.col("n") > 0).head(MOST_VALUES + 1)
 
 
 def add_values(found: Sequence[pl.DataFrame], name: str) -> ColumnSummary:
-    """What was counted of a column in several places, together."""
+    """Return the summary of a column from the counts of all pieces."""
     counted = pl.concat(found).group_by("v").agg(pl.col("n").sum()).sort("v")
     require_few_values(name, counted.height)
     return ColumnSummary(values_of(counted, name), counted["n"].to_numpy().astype(np.int64))
 
 
 def _kinds(schema: Schema) -> tuple[list[str], list[str]]:
-    """Attributes that are plain numbers, and others, as far as anything must be known of them."""
+    """Return the attributes that are plain numbers, and the others that must be summarized."""
     plain = [one.name for one in schema.quasi if is_plain_number(one)]
     return plain, [one.name for one in (*schema.quasi, *schema.sensitive) if one.name not in plain]
 
 
-def _together(found: Sequence[Looked], schema: Schema) -> dict[str, ColumnSummary]:
+def _combine(found: Sequence[PieceSummary], schema: Schema) -> dict[str, ColumnSummary]:
     plain, others = _kinds(schema)
     every = pl.concat([one.ends for one in found])
     asked = []
     for j in range(len(plain)):
         asked += [pl.col(f"low{j}").min(), pl.col(f"high{j}").max(), pl.col(f"none{j}").sum()]
-    seen = ends_of(every.select(asked), plain) if plain else {}
-    return seen | {name: add_values([one.values[name] for one in found], name) for name in others}
+    columns = read_extremes(every.select(asked), plain) if plain else {}
+    return columns | {name: add_values([one.values[name] for one in found], name) for name in others}
 
 
-def _words_in(found: Sequence[Looked], reading: PieceReader) -> dict[str, list[str]]:
-    """All texts of names, with the marks for missing values; a column that has too many different ones stays text."""
+def _words_in(found: Sequence[PieceSummary], reader: PieceReader) -> dict[str, list[str]]:
+    """Return all texts of enums and the marks for missing values; columns with too many distinct texts stay texts."""
     words = {}
-    for name in reading.names:
+    for name in reader.names:
         every = pl.concat([one.values[name]["v"] for one in found]).drop_nulls().unique()
         if len(every) <= MOST_VALUES:
-            words[name] = list(dict.fromkeys([*every.sort(), *reading.marks]))
+            words[name] = list(dict.fromkeys([*every.sort(), *reader.marks]))
     return words
 
 
-def _combine(reading: PieceReader, names: list[str], most: int, piece: Piece) -> pl.DataFrame:
-    frame = reading.as_seen(reading.read(piece, names))
+def _count_rows(reader: PieceReader, names: list[str], most: int, piece: Piece) -> pl.DataFrame:
+    frame = reader.mark_missing(reader.read(piece, names))
     return _as_texts(frame.group_by(names).agg(pl.len().cast(pl.Int64).alias(ROWS)).head(most + 1))
 
 
-def _sort_out(
-    reading: PieceReader, shelf: RowExchange, crown: CoarseTree, sensitive: list[str], piece: Piece
+def _sort_rows(
+    reader: PieceReader, exchange: RowExchange, tree: CoarseTree, sensitive: list[str], piece: Piece
 ) -> tuple[np.ndarray, dict[str, pl.DataFrame]]:
-    """Leave the rows of a piece by leaf; returns how many there are, and with which sensitive values."""
-    raw = reading.read(piece)
+    """Put the rows of a piece into the exchange by leaf, and count them and their sensitive values."""
+    raw = reader.read(piece)
     if raw.height != piece.n_rows:
         raise DataError(CHANGED)
-    frame = reading.as_seen(raw)
-    leaves = number_rows(frame, crown, np.arange(crown.n_leaves))
-    shelf.put(piece.number, reading.as_numbers(raw), leaves, crown.n_leaves)
+    frame = reader.mark_missing(raw)
+    leaves = number_rows(frame, tree, np.arange(tree.n_leaves))
+    exchange.put(piece.number, reader.as_numbers(raw), leaves, tree.n_leaves)
     counted = {}
     for name in sensitive:
         rows = pl.len().cast(pl.Int64).alias("n")
         numbered = pl.DataFrame([pl.Series("leaf", leaves), frame[name].alias("v")])
         counted[name] = _as_texts(numbered.group_by("leaf", "v").agg(rows))
-    return np.bincount(leaves, minlength=crown.n_leaves), counted
+    return np.bincount(leaves, minlength=tree.n_leaves), counted
 
 
 def _as_texts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Names that are numbered by a list of their own as what they are."""
+    """Return enums, which each piece numbers differently, as texts."""
     return frame.with_columns(pl.col(pl.Enum).cast(pl.String))
 
 
-# The way of a row through a crown
+# The path of a row through a tree
 
 
-def number_rows(frame: pl.DataFrame, crown: CoarseTree, number_of_leaf: np.ndarray) -> np.ndarray:
+def number_rows(frame: pl.DataFrame, tree: CoarseTree, number_of_leaf: np.ndarray) -> np.ndarray:
     """Give each row the number of its leaf.
 
-    Rows are parted node by node, so that the time grows with the depth of the tree, not with its leaves.
+    Rows are split node by node, so the time grows with the depth of the tree instead of its leaves.
     """
-    looking = [_Looking.at(frame[name]) for name in dict.fromkeys(test.attribute for test in crown.tests if test)]
-    columns = {one.column.name: one for one in looking}
+    tested = dict.fromkeys(test.attribute for test in tree.tests if test)
+    columns = {name: _TestedColumn.of(frame[name]) for name in tested}
     numbers = np.empty(frame.height, np.int32)
     waiting = [(0, np.arange(frame.height, dtype=np.uint32))]
     while waiting:
         node, rows = waiting.pop()
-        test = crown.tests[node]
+        test = tree.tests[node]
         if test is None:
-            numbers[rows] = number_of_leaf[crown.right[node]]
+            numbers[rows] = number_of_leaf[tree.right[node]]
         elif len(rows):
             left, right = groups.part_rows(rows, columns[test.attribute].passes(rows, test))
-            waiting += [(crown.left[node], left), (crown.right[node], right)]
-    for i, values in enumerate(crown.alike):
-        numbers[_are_alike(frame, values)] = number_of_leaf[crown.n_of_tree + i]
+            waiting += [(tree.left[node], left), (tree.right[node], right)]
+    for i, values in enumerate(tree.frequent):
+        numbers[_have_values(frame, values)] = number_of_leaf[tree.n_tree_leaves + i]
     return numbers
 
 
-class _Looking(NamedTuple):
-    """A column that is asked for many times."""
+class _TestedColumn(NamedTuple):
+    """A column that many nodes test."""
 
     column: pl.Series
     numbers: np.ndarray | None
-    """Those of its names; the missing one has the last number."""
+    """Numbers of an enum; a missing value has the last one."""
 
     @classmethod
-    def at(cls, column: pl.Series) -> _Looking:
+    def of(cls, column: pl.Series) -> _TestedColumn:
         if not isinstance(column.dtype, pl.Enum):
             return cls(column, None)
         numbers = column.to_physical().cast(pl.UInt32).fill_null(len(enums.words_of(column)))
@@ -422,6 +422,6 @@ def _passes(column: pl.Series, test: SplitTest) -> np.ndarray:
     return found["v"].to_numpy()
 
 
-def _are_alike(frame: pl.DataFrame, values: Mapping[str, Any]) -> np.ndarray:
+def _have_values(frame: pl.DataFrame, values: Mapping[str, Any]) -> np.ndarray:
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(value)) for name, value in values.items())
     return frame.select(same.alias("v"))["v"].to_numpy()
