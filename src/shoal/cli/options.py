@@ -228,8 +228,9 @@ class Guided:
 def takes_model(method: str) -> bool:
     """Return True if a method uses a model, which may depend on any column."""
     from shoal.anonymizers import find_method
+    from shoal.parameters import constraints_of
 
-    return "model" in find_method(method)._get_param_names()
+    return "model" in constraints_of(find_method(method))
 
 
 def find_models(models: str, schema: Schema, trust: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from shoal.attacks.relearn import LEARNERS, Relearned, relearn
-from shoal.cleaners._base import Cleaner
+from shoal.cleaners import Cleaner
 from shoal.cleaners.null_space import NullSpaceCleaner
 from shoal.cleaners.targeted import TargetedNullSpaceCleaner, read_secret
 from shoal.data import frames

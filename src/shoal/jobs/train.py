@@ -27,7 +27,7 @@ from shoal.models.targets import features, target_of, task_of
 from shoal.parameters import JOBS, SEED, constraints_of
 from shoal.reports.report import library_versions, listed, render, show_share
 from shoal.reports.summaries import FactSheet
-from shoal.trees._base import PrivacyTrees
+from shoal.trees import PrivacyTrees
 from shoal.trees.boost import PrivacyBoostClassifier
 from shoal.trees.export import export_text
 from shoal.trees.forest import PrivacyForestClassifier, PrivacyForestRegressor
