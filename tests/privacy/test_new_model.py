@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shoal.privacy.base import Better, Control, Option, PrivacyModel, Rule, SensitiveModel, check_real, check_whole
+from shoal.privacy.base import Better, Control, LevelOption, PrivacyModel, Rule, SensitiveModel, check_real, check_whole
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class GuessBound(SensitiveModel):
     key: ClassVar[str] = "guess"
     name: ClassVar[str] = "guess bound"
     better: ClassVar[Better] = "lower"
-    options: ClassVar[tuple[Option, ...]] = (Option("guess", "--guess", "guess bound: share of right guesses."),)
+    options: ClassVar[tuple[LevelOption, ...]] = (LevelOption("guess", "--guess", "guess bound: share of right guesses."),)
     control: ClassVar[Control] = Control("guess: share of right guesses", low=0, high=1, step=0.05, above=True)
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"guess": 1.0},)
 
@@ -67,7 +67,7 @@ class Crowd(PrivacyModel):
     name: ClassVar[str] = "crowd"
     better: ClassVar[Better] = "higher"
     about_population: ClassVar[bool] = True
-    options: ClassVar[tuple[Option, ...]] = (Option("crowd", "--crowd", "crowd: rows of the population."),)
+    options: ClassVar[tuple[LevelOption, ...]] = (LevelOption("crowd", "--crowd", "crowd: rows of the population."),)
     at_least: ClassVar[int] = 2
 
     def __post_init__(self):
