@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import shoal
 from shoal import Attribute, Mondrian, PrivacyTreeClassifier, Schema
+from shoal.engines.spark.anonymizer import SparkAnonymizer
 from shoal.errors import ShoalError
 from shoal.jobs.weights import WeightSession
 from shoal.parameters import (
@@ -85,7 +86,7 @@ def test_estimators_are_found():
     assert public - names <= {"Anonymizer", "Cleaner"}
 
 
-@pytest.mark.parametrize("estimator", [*ESTIMATORS, WeightSession])
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, SparkAnonymizer, WeightSession])
 def test_every_parameter_has_a_constraint(estimator):
     parameters = inspect.signature(estimator).parameters
     constraints = constraints_of(estimator)
@@ -114,6 +115,14 @@ def test_bad_values_are_refused_and_change_nothing(estimator, name):
         assert_names(caught.value, name, value)
         assert vars(made).keys() == before.keys()
         assert all(vars(made)[key] is before[key] for key in before)
+
+
+@pytest.mark.parametrize("name", constraints_of(SparkAnonymizer))
+def test_spark_is_not_asked_with_bad_values(name):
+    for value in constraints_of(SparkAnonymizer)[name].bad:
+        with pytest.raises(ShoalError) as caught:
+            SparkAnonymizer(**{"method": Mondrian(SCHEMA)} | {name: value}).fit_transform(None)
+        assert_names(caught.value, name, value)
 
 
 @pytest.mark.parametrize("name", constraints_of(WeightSession))

@@ -541,7 +541,7 @@ def test_secrets_of_any_kind():
         (lambda X: NullSpaceCleaner(np.ones(3), reference=[1, 2]).fit(X), "reference must be a row of 3 numbers"),
         (lambda X: NullSpaceCleaner(np.ones(3), reference={0: "x"}).fit(X), "reference must be a row of 3 numbers"),
         (lambda X: NullSpaceCleaner(np.ones(3), bounds=([1, 2], [3, 4])).fit(X), "for all features or for each one"),
-        (lambda X: NullSpaceCleaner(np.ones(3), bounds={0: ([0, 1], [2, 3])}).fit(X), "are no bounds"),
+        (lambda X: NullSpaceCleaner(np.ones(3), bounds={0: ([0, 1], [2, 3])}).fit(X), "bounds must be two numbers"),
         (lambda X: NullSpaceCleaner().fit(X), "predictor must be a model, or a matrix"),
         (lambda X: NullSpaceCleaner(np.ones(3), keep=[0, 1, 2]).fit(X), "All features are kept"),
         (lambda X: NullSpaceCleaner(np.ones(3), keep=[3]).fit(X), "There is no feature 3"),
@@ -549,18 +549,18 @@ def test_secrets_of_any_kind():
         (lambda X: NullSpaceCleaner(np.ones(3), reference="median").fit(X), "reference must be .*, got 'median'"),
         (lambda X: NullSpaceCleaner(np.ones(3), reference="mean").fit(), "reference='mean' needs rows"),
         (lambda X: NullSpaceCleaner(np.ones(3)).fit(X[:1]), "A single row was given to fit"),
-        (lambda X: NullSpaceCleaner(np.ones(4)).fit(X), "X has 3 features, but the predictor looks at 4"),
+        (lambda X: NullSpaceCleaner(np.ones(4)).fit(X), "X has 3 features, but the predictor uses 4"),
         (lambda X: NullSpaceCleaner(Ridge()).fit(), "not trained yet"),
         (lambda X: NullSpaceCleaner(np.ones(3), bounds="tight").fit(X), "bounds must be 'seen', .*, got 'tight'"),
         (lambda X: NullSpaceCleaner(np.ones(3), bounds="seen").fit(), "bounds='seen' needs rows"),
-        (lambda X: NullSpaceCleaner(np.ones(3), bounds=3).fit(X), "3 are no bounds"),
+        (lambda X: NullSpaceCleaner(np.ones(3), bounds=3).fit(X), "bounds must be two numbers, got 3"),
         (lambda X: NullSpaceCleaner(np.ones(3)).fit(X).transform(X, epsilon=[1, 2]), "epsilon has the shape"),
         (lambda X: NullSpaceCleaner(np.ones(3)).fit(X).transform(X * np.nan), "contains NaN"),
         (lambda X: NullSpaceCleaner(np.ones(3)).fit(X).utility_errors(X, X[:2]), "pass the same rows"),
         (lambda X: TargetedNullSpaceCleaner(np.ones(3)).fit(X), "pass rows and confidential labels"),
         (lambda X: TargetedNullSpaceCleaner(np.ones(3)).fit(X, [1, 2]), r"shape \(2,\) for 4 rows"),
         (lambda X: TargetedNullSpaceCleaner(np.ones(3)).fit(X, [1, 2, np.nan, 3]), "secret is missing"),
-        (lambda X: TargetedNullSpaceCleaner(np.ones(3), np.ones(2)).fit(X), "looks at 2 features"),
+        (lambda X: TargetedNullSpaceCleaner(np.ones(3), np.ones(2)).fit(X), "uses 2 features"),
         (lambda X: TargetedNullSpaceCleaner(Ridge()).fit(X, [1, 2, 3, 4]), "the labels here are the secret"),
     ],
 )  # fmt: skip
@@ -575,7 +575,7 @@ def test_tables_that_do_not_fit_get_one_sentence():
     cleaner = NullSpaceCleaner([1.0, 2.0]).fit(X)
     with pytest.raises(DataError, match="Column 'b' is not in the table"):
         cleaner.transform(X.drop("b"))
-    with pytest.raises(DataError, match="does not look at the column 'id', which would be sent as it is"):
+    with pytest.raises(DataError, match="does not use the column 'id', which would be sent unchanged"):
         cleaner.transform(X.with_columns(id=1))
     with pytest.raises(DataError, match="Column 'b' has 1 missing values, the first in row 1"):
         cleaner.transform(pl.DataFrame({"a": [1.0, 2.0], "b": [1.0, None]}))
@@ -588,7 +588,7 @@ def test_tables_that_do_not_fit_get_one_sentence():
 
 
 def test_nothing_needless_is_said():
-    with pytest.warns(GuaranteeWarning, match="nothing is needless"):
+    with pytest.warns(GuaranteeWarning, match="it needs every component"):
         NullSpaceCleaner(np.eye(3), 0.0).fit()
 
 

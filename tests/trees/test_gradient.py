@@ -86,5 +86,5 @@ def test_what_is_no_model_of_lightgbm_is_refused():
         ShoalError, match="estimator must be an estimator of LightGBM such as LGBMClassifier.*, got PrivacyTree"
     ):
         PrivacyLightGBM(PrivacyTreeClassifier()).fit(X, y)
-    with pytest.raises(ShoalError, match="'nobody', which is no feature"):
+    with pytest.raises(ShoalError, match="'nobody', which is not a feature"):
         PrivacyLightGBM(CLASSIFIER, sensitivity={"nobody": 1.0}).fit(X, y)

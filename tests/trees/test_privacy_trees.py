@@ -424,7 +424,7 @@ def test_names_and_missing_values_are_taken_as_they_are(library):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sensitivity": {"nobody": 1.0}}, "'nobody', which is no feature"),
+        ({"sensitivity": {"nobody": 1.0}}, "'nobody', which is not a feature"),
         ({"sensitivity": {0: 2.0}}, "The sensitivity of 0 must be a number from 0 to 1, got 2.0"),
         ({"categorical_features": "age"}, "categorical_features must be 'from_dtype', a list"),
         ({"max_features": "all"}, "max_features must be 'sqrt', 'log2', a whole number"),

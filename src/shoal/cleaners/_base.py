@@ -1,4 +1,4 @@
-"""What all cleaners share: how rows come in and go out, the features that are kept, the budget, the bounds."""
+"""The base of all cleaners: reading and writing rows, the kept features, the budget, and the bounds."""
 
 from __future__ import annotations
 
@@ -28,60 +28,59 @@ from shoal.parameters import (
     shorten,
 )
 
+CELLS_AT_ONCE = 1 << 17
+"""Numbers of a table that are cleaned at once: a megabyte, which stays in the cache from step to step."""
+FLOATS = np.float64, np.float32
+MOST_BLUR = 1e3
+"""Maximum norm of rows relative to their outputs before features are scaled: it costs three of sixteen digits."""
+CLOSENESS = 1e-13
+"""Tolerance of the coordinates of rows within bounds."""
 
-def _is_no_text(value: Any) -> bool:
+
+def _is_not_text(value: Any) -> bool:
     return not isinstance(value, str)
 
 
-CELLS_AT_ONCE = 1 << 17
-"""Numbers of a table that are cleaned at once: a megabyte, which stays near the processor from step to step."""
-FLOATS = np.float64, np.float32
-MOST_BLUR = 1e3
-"""How much longer rows may be than their outputs, in raw units, before features are scaled: three of sixteen digits."""
-CLOSENESS = 1e-13
-"""How closely rows within bounds must have the coordinates wanted."""
-
-
 BOUNDED: Mapping[str, Constraint] = {
-    "bounds": Choice(("seen",)) | Described("two values", _is_no_text, ((0, 1), "low")) | None,
-    "reference": Choice(("mean", "zero")) | Described("a row of numbers", _is_no_text, (0, "mode")) | None,
+    "bounds": Choice(("seen",)) | Described("two values", _is_not_text, ((0, 1), "low")) | None,
+    "reference": Choice(("mean", "zero")) | Described("a row of numbers", _is_not_text, (0, "mode")) | None,
 }
-"""Constraints on the parameters of cleaners that put values in the place of others."""
+"""Constraints on parameters of the cleaners that replace values."""
 
 
 class Coding(NamedTuple):
-    """Coordinates of what a predictor sees of a row, and the way back to a row that has them."""
+    """Coordinates of the components of a row that a predictor uses, and the way back to a row."""
 
     encoder: np.ndarray
     """Features by coordinates."""
     decoder: np.ndarray
     """Coordinates by features."""
     weights: np.ndarray
-    """The square of a coordinate times this is what dropping it moves the outputs by, squared."""
+    """Squared movement of the outputs per squared coordinate that is dropped."""
     order: np.ndarray
-    """The coordinates in the order in which the budget is spent on them; empty if it differs from row to row."""
+    """The coordinates in the order in which the budget is spent; empty if it differs from row to row."""
 
 
 class View(NamedTuple):
-    """What a predictor sees of the features that may be changed: the thin singular value decomposition of its stage.
+    """The thin singular value decomposition of a predictor's linear stage, for the features that may change.
 
-    It is that of features divided by their ``scale``, which are all 1 unless features are of very different size.
+    Features are divided by their ``scale``, which is 1 unless features have very different magnitudes.
     """
 
     basis: np.ndarray
     """Scaled features by directions, orthonormal."""
     sizes: np.ndarray
-    """Singular values, descending, none of them zero."""
+    """Positive singular values, descending."""
     scale: np.ndarray
-    """What one of each feature is."""
+    """The unit of each feature."""
 
     def coordinates(self, rows: np.ndarray) -> np.ndarray:
-        """How long rows are in each direction."""
+        """Return the coordinates of rows in each direction."""
         return (rows / self.scale) @ self.basis
 
 
 class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A transformer that leaves out of each row what a predictor does not need."""
+    """A transformer that removes from each row what a predictor does not need."""
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "predictor": Described("a model, or a matrix of features by outputs", lambda value: value is not None, (None,)),
@@ -96,22 +95,22 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
 
     @abstractmethod
     def _code(self, view: View, rows: np.ndarray | None, y: Any) -> Coding:
-        """Choose the coordinates; ``rows`` are those of ``fit``, less the reference, the kept features left out."""
+        """Choose the coordinates; ``rows`` are those of ``fit`` minus the reference, without kept features."""
 
     @property
     def _spends(self) -> bool:
-        """Whether the budget is used at all."""
+        """True if the budget is used."""
         return True
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Read the predictor; the rows give the reference that stands in for what is left out.
+        """Read the predictor; the rows determine the reference, which replaces removed components.
 
         Parameters
         ----------
         X : table or array, optional
-            Rows such as the predictor was trained on. Without them, what is left out becomes zero.
+            Rows like those the predictor was trained on. Without them, removed components become zero.
         y : array, optional
-            Labels, where something is learned from them.
+            Labels, if the predictor or the cleaner learns from them.
         """
         check_parameters(self)
         self.__dict__.pop("feature_names_in_", None)
@@ -135,13 +134,13 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         self.rank_ = len(self._view.sizes)
         centred = None if columns is None else columns - self.reference_[free]
         self._coding = self._code(self._view, centred, y)
-        # Of scaled features, as all that rounding is judged by.
+        # For scaled features, as in all estimates of rounding.
         decoder = self._coding.decoder / self._view.scale
         self._decoder_norm = float(np.linalg.norm(decoder, 2)) if self.rank_ else 0.0
         if self.rank_ == free.sum() and not (self._spends and self.epsilon > 0):
             warnings.warn(
-                f"The predictor looks at all {free.sum()} features in as many ways, so nothing is needless to it: only "
-                "a budget (epsilon) lets something be left out.",
+                f"The predictor uses all {free.sum()} features independently, so it needs every component: set a "
+                "budget (epsilon) to remove some.",
                 GuaranteeWarning,
                 stacklevel=2,
             )
@@ -154,13 +153,13 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         ----------
         X : table or array
             Rows with the features of the predictor.
-        epsilon : float or array of them, one a row, optional
-            Budgets to use instead of the cleaner's own.
+        epsilon : float or array (n_rows,), optional
+            Budgets that replace the parameter of the cleaner.
 
         Returns
         -------
         table or array, as ``X`` is
-            Kept features are as they were, all others numbers. A table has its columns in the same order.
+            Kept features are unchanged, all others are numbers. A table keeps the order of its columns.
         """
         check_is_fitted(self, "stage_")
         rows = self._read_rows(X, fitting=False)
@@ -168,7 +167,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return rows.replace(self._clean(rows.numbers, budgets))
 
     def utility_errors(self, X: Any, cleaned: Any) -> np.ndarray:
-        """How far the outputs of the predictor's linear stage moved: for each row the squared distance."""
+        """Return the squared distance that the outputs of the predictor's linear stage moved, for each row."""
         check_is_fitted(self, "stage_")
         before, after = (self._read_rows(one, fitting=False).numbers.astype(float) for one in (X, cleaned))
         if len(before) != len(after):
@@ -176,12 +175,12 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return ((after - before) @ self.stage_.matrix[~self.kept_]) ** 2 @ np.ones(self.stage_.matrix.shape[1])
 
     def output_variance(self, X: Any) -> float:
-        """How much the outputs of the linear stage vary over rows, by what may be changed: the sum of the variances."""
+        """Return the sum of the variances of the linear stage's outputs over rows, for features that may change."""
         check_is_fitted(self, "stage_")
         return float((self._read_rows(X, fitting=False).numbers @ self.stage_.matrix[~self.kept_]).var(axis=0).sum())
 
     def _clean(self, X: np.ndarray, budgets: np.ndarray | None) -> np.ndarray:
-        """Clean numbers, the kept features left out, a chunk of rows at a time."""
+        """Clean numbers, without kept features, in chunks of rows."""
         coding, center = self._coding, self.reference_[~self.kept_]
         at_center = center @ coding.encoder
         weights = self._view.scale**-2.0
@@ -207,9 +206,9 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return cleaned
 
     def _less_rounding(self, budgets: np.ndarray, norms: np.ndarray, coordinates: np.ndarray, dtype: Any) -> np.ndarray:
-        """The budgets, less what rounding may move the outputs by: so they are kept in floating point, too.
+        """Return the budgets minus the possible effect of rounding, so that they also hold in floating point.
 
-        Where rounding alone can move them further, nothing is spent.
+        A budget is zero if rounding alone can exceed it.
         """
         view = self._view
         largest, n = (view.sizes[0] if self.rank_ else 0.0), len(self.kept_) + self.stage_.matrix.shape[1]
@@ -227,7 +226,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
     def _fit_into_bounds(
         self, bounds: ValueBounds, rows: np.ndarray, own: np.ndarray, found: np.ndarray, start: int
     ) -> None:
-        """Replace rows that are out of bounds by those of the same coordinates that are within."""
+        """Replace rows outside of the bounds with rows of the same coordinates within them."""
         out = np.flatnonzero(((found < bounds.low) | (found > bounds.high)).any(axis=1))
         if len(out) == 0:
             return
@@ -249,12 +248,12 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         if len(outside) > 0:
             raise GuaranteeError(
                 f"Row {start + outside[0]} cannot be cleaned within the bounds, because it lies outside of them "
-                f"itself, as do {len(outside) - 1} of the next {len(rows)} rows: widen the bounds, or leave it out."
+                f"itself, as do {len(outside) - 1} of the next {len(rows)} rows: widen the bounds, or omit the row."
             )
         if len(stuck) > 0:
             warnings.warn(
-                f"No other row within the bounds was found that has the outputs of row {start + stuck[0]}: it and "
-                f"{len(stuck) - 1} others are sent as they are.",
+                f"No other row within the bounds with the outputs of row {start + stuck[0]} was found: it and "
+                f"{len(stuck) - 1} others are sent unchanged.",
                 GuaranteeWarning,
                 stacklevel=4,
             )
@@ -275,7 +274,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return predictor.fit(X) if y is None else predictor.fit(X, y)
 
     def _read_budgets(self, epsilon: Any, n_rows: int) -> np.ndarray | None:
-        """One budget a row; None if nothing is spent."""
+        """Return one budget per row; None if nothing is spent."""
         try:
             budgets = np.asarray(epsilon, float)
         except (TypeError, ValueError):
@@ -284,7 +283,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             raise ShoalError(f"epsilon must be a number of at least 0, or one per row, got {shorten(epsilon)}.")
         if budgets.ndim > 1 or (budgets.ndim == 1 and len(budgets) != n_rows):
             raise ShoalError(
-                f"epsilon has the shape {budgets.shape} for {n_rows:,} rows: pass one number, or one a row."
+                f"epsilon has the shape {budgets.shape} for {n_rows:,} rows: pass one number, or one per row."
             )
         return np.broadcast_to(budgets, n_rows) if self._spends and budgets.any() else None
 
@@ -292,20 +291,22 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         fixed = self.stage_.fixed
         if fixed.all():
             raise ShoalError(
-                "The predictor looks at every feature in a way that is not linear, such as by one-hot encoding, so "
-                "there is nothing to clean."
+                "The predictor uses every feature in a nonlinear way, such as one-hot encoding, so there is nothing to "
+                "clean."
             )
         kept = fixed.copy()
         kept[[self._position(one) for one in self._read_keep()]] = True
         if kept.all():
-            raise ShoalError("All features are kept as they are, so there is nothing to clean: keep fewer.")
+            raise ShoalError("All features are kept, so there is nothing to clean: keep fewer.")
         return kept
 
     def _read_keep(self) -> list[Any]:
         asked = [] if self.keep is None else list(self.keep)
         if asked and all(isinstance(one, (bool, np.bool_)) for one in asked):
             if len(asked) != self.n_features_in_:
-                raise ShoalError(f"keep has {len(asked)} marks for {self.n_features_in_} features: pass one for each.")
+                raise ShoalError(
+                    f"keep has {len(asked)} marks for {self.n_features_in_} features: pass one per feature."
+                )
             return np.flatnonzero(np.array(asked, bool)).tolist()
         return asked
 
@@ -313,10 +314,10 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         names = self._names()
         if isinstance(feature, str):
             if names is None or feature not in names:
-                raise ShoalError(f"There is no feature {feature!r}: name one of the predictor's, or its position.")
+                raise ShoalError(f"There is no feature {feature!r}: pass the name or position of another one.")
             return names.index(feature)
         if not Whole(least=0, most=self.n_features_in_ - 1).allows(feature):
-            raise ShoalError(f"There is no feature {feature!r}: the predictor has {self.n_features_in_}, from 0 on.")
+            raise ShoalError(f"There is no feature {feature!r}: they are numbered from 0 to {self.n_features_in_ - 1}.")
         return int(feature)
 
     def _names(self) -> list[str] | None:
@@ -331,18 +332,18 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         elif given != "zero" and numbers is not None:
             if len(numbers) < 2:
                 raise DataError(
-                    "A single row was given to fit (n_samples=1), and its mean is the row itself, which would be sent: "
-                    "fit on training rows, or choose reference='zero'."
+                    "A single row was given to fit (n_samples=1), whose mean is the row itself and would be sent: fit "
+                    "on training rows, or choose reference='zero'."
                 )
             reference[free] = numbers.mean(axis=0, dtype=float)
         elif given == "mean":
-            raise ShoalError("reference='mean' needs rows: pass some to fit, or choose zero.")
+            raise ShoalError("reference='mean' needs rows: pass rows to fit, or choose 'zero'.")
         if not np.isfinite(reference).all():
-            raise DataError("The reference is not made of finite numbers: check the row, or the rows of fit.")
+            raise DataError("The reference contains missing or infinite numbers: check the row, or the rows of fit.")
         return reference
 
     def _read_reference(self, given: Any) -> np.ndarray:
-        """A row, or values of some features by name; the others are zero."""
+        """Read a row, or the values of some features by name; the others are zero."""
         try:
             if not isinstance(given, Mapping):
                 return np.broadcast_to(np.asarray(given, float), self.n_features_in_)
@@ -363,7 +364,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         array = validate_data(self, X, reset=fitting, dtype=FLOATS, ensure_all_finite=False)
         expected = len(self.stage_.matrix)
         if array.shape[1] != expected:
-            raise DataError(f"X has {array.shape[1]} features, but the predictor looks at {expected}: pass these.")
+            raise DataError(f"X has {array.shape[1]} features, but the predictor uses {expected}: pass these.")
         kept = self.kept_ if hasattr(self, "kept_") and not fitting else self._kept_ahead(expected)
         numbers = array if not kept.any() else np.ascontiguousarray(array[:, ~kept])
         if fitting:
@@ -371,7 +372,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return ArrayRows(numbers, array, kept)
 
     def _kept_ahead(self, n_features: int) -> np.ndarray:
-        """Which features are kept, before the names and the number of features are known for good."""
+        """Find the kept features before the names and the number of features are final."""
         self.n_features_in_ = n_features
         return self._find_kept()
 
@@ -381,7 +382,7 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
             names = self.stage_.names or tuple(frame.columns)
             if len(names) != len(self.stage_.matrix):
                 raise DataError(
-                    f"The table has {len(names)} columns, but the predictor looks at {len(self.stage_.matrix)}: pass "
+                    f"The table has {len(names)} columns, but the predictor uses {len(self.stage_.matrix)}: pass "
                     "these, in its order."
                 )
             self.feature_names_in_ = np.array(names, object)
@@ -389,11 +390,11 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         known = self._names() or frame.columns
         for name in known:
             if name not in frame.columns:
-                raise DataError(f"Column {name!r} is not in the table, but the predictor looks at it: add it.")
+                raise DataError(f"Column {name!r} is not in the table, but the predictor uses it: add it.")
         for name in frame.columns:
             if name not in known:
                 raise DataError(
-                    f"The predictor does not look at the column {name!r}, which would be sent as it is: leave it out."
+                    f"The predictor does not use the column {name!r}, which would be sent unchanged: omit it."
                 )
         kept = self._find_kept() if fitting else self.kept_
         free = [name for name, stays in zip(known, kept, strict=True) if not stays]
@@ -409,13 +410,13 @@ class Cleaner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
 
 
 class QueryRows:
-    """Rows that are cleaned: their numbers, the kept features left out."""
+    """Rows to clean: their numbers, without kept features."""
 
     numbers: np.ndarray
 
     @abstractmethod
     def replace(self, numbers: np.ndarray) -> Any:
-        """The rows as they came, with other numbers."""
+        """Return the rows in their original form, with other numbers."""
 
 
 class ArrayRows(QueryRows):
@@ -427,7 +428,7 @@ class ArrayRows(QueryRows):
         self._kept = kept
 
     def replace(self, numbers: np.ndarray) -> np.ndarray:
-        """The array with other numbers."""
+        """Return the array with other numbers."""
         if not self._kept.any():
             return numbers
         replaced = self._array.copy()
@@ -444,14 +445,14 @@ class FrameRows(QueryRows):
         self._names = names
 
     def replace(self, numbers: np.ndarray) -> Any:
-        """The table with other numbers."""
+        """Return the table with other numbers."""
         return frames.replace_numbers(self._frame, dict(zip(self._names, numbers.T, strict=True))).to_native()
 
 
 def decompose(matrix: np.ndarray, scale: np.ndarray) -> View:
-    """The directions that a matrix of features by outputs looks into, those that are nothing but rounding left out."""
+    """Return the directions of a matrix of features by outputs, without those that are only due to rounding."""
     scaled = matrix * scale[:, None]
-    used = scaled.any(axis=1)  # the others have no part in any direction, not even by rounding
+    used = scaled.any(axis=1)  # the others are in no direction, not even by rounding
     if not used.any():
         return View(np.zeros((len(matrix), 0)), np.zeros(0), scale)
     directions, sizes, _ = np.linalg.svd(scaled[used], full_matrices=False)
@@ -462,9 +463,9 @@ def decompose(matrix: np.ndarray, scale: np.ndarray) -> View:
 
 
 def choose_view(matrix: np.ndarray, spreads: np.ndarray, lengths: np.ndarray | None) -> View:
-    """The view of raw features, or of scaled ones where rounding in the largest would drown what the small ones say.
+    """Return the view of raw features, or of scaled ones if rounding in the largest would exceed the smallest.
 
-    Only rows tell how large features are: without them it is always the raw view.
+    Only rows show the magnitudes of features: without rows the raw view is used.
     """
     raw = decompose(matrix, np.ones(len(matrix)))
     if lengths is None:
@@ -478,7 +479,7 @@ def choose_view(matrix: np.ndarray, spreads: np.ndarray, lengths: np.ndarray | N
 
 
 def find_spreads(matrix: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
-    """What one of each feature is: its deviation over rows or, without any, what moves the outputs by one."""
+    """Return the unit of each feature: its standard deviation or, without rows, what moves the outputs by one."""
     weights = np.linalg.norm(matrix, axis=1)
     by_weight = np.divide(1.0, weights, out=np.ones(len(weights)), where=weights > 0)
     if rows is None:
@@ -495,8 +496,8 @@ def _numbers(frame: Any, names: list[str]) -> np.ndarray:
         series = frame[name]
         if frames.content_of(series) not in ("number", "boolean"):
             raise DataError(
-                f"Column {name!r} holds {frames.content_of(series)}s, and only numbers can be cleaned: keep it as it "
-                "is (keep), or encode it as the predictor does."
+                f"Column {name!r} holds {frames.content_of(series)}s, and only numbers can be cleaned: add it to keep, "
+                "or encode it as the predictor does."
             )
         missing = frames.missing_rows(series)
         if missing.any():
@@ -507,5 +508,5 @@ def _numbers(frame: Any, names: list[str]) -> np.ndarray:
         columns[:, j] = series.to_numpy()
         infinite = ~np.isfinite(columns[:, j])
         if infinite.any():
-            raise DataError(f"Column {name!r} has an infinite value in row {infinite.argmax()}: mend it.")
+            raise DataError(f"Column {name!r} has an infinite value in row {infinite.argmax()}: replace it.")
     return columns

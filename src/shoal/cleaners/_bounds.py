@@ -1,4 +1,4 @@
-"""Bounds that cleaned values are to stay within."""
+"""Bounds of cleaned values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shoal.parameters import Whole
 
 
 class ValueBounds(NamedTuple):
-    """Lowest and highest values of the features that may be changed."""
+    """Lowest and highest values of the features that may change."""
 
     low: np.ndarray
     high: np.ndarray
 
     def inward(self, dtype: Any) -> ValueBounds:
-        """Bounds that hold after rounding to a type of less precision, too."""
+        """Return bounds that also hold after rounding to a type of lower precision."""
         if dtype == np.float64:
             return self
         low, high = self.low.astype(dtype), self.high.astype(dtype)
@@ -30,13 +30,13 @@ class ValueBounds(NamedTuple):
 def read_bounds(
     given: Any, names: Sequence[str] | None, free: np.ndarray, rows: np.ndarray | None
 ) -> ValueBounds | None:
-    """Read bounds as people give them: ``"seen"``, a pair, or a pair for each of some features."""
+    """Read the parameter: ``"seen"``, a pair, or a pair for each of some features."""
     if given is None:
         return None
     low, high = np.full(len(free), -np.inf), np.full(len(free), np.inf)
     if isinstance(given, str):
         if rows is None:
-            raise ShoalError("bounds='seen' needs rows: pass some to fit, or the bounds themselves.")
+            raise ShoalError("bounds='seen' needs rows: pass rows to fit, or the bounds themselves.")
         low[free], high[free] = rows.min(axis=0), rows.max(axis=0)
     elif isinstance(given, Mapping):
         for feature, pair in given.items():
@@ -48,7 +48,7 @@ def read_bounds(
     if crossed.any():
         at = int(crossed.argmax())
         name = names[at] if names is not None else at
-        raise ShoalError(f"The bounds of {name!r}, {low[at]:g} and {high[at]:g}, leave no value: mend them.")
+        raise ShoalError(f"The bounds of {name!r}, {low[at]:g} and {high[at]:g}, leave no value: correct them.")
     return ValueBounds(low[free], high[free])
 
 
@@ -57,7 +57,7 @@ def _find(feature: Any, names: Sequence[str] | None, n_features: int) -> int:
         return list(names).index(feature)
     if Whole(least=0, most=n_features - 1).allows(feature):
         return int(feature)
-    raise ShoalError(f"There is no feature {feature!r} to bound: name one of the predictor's, or its position.")
+    raise ShoalError(f"There is no feature {feature!r} to bound: pass the name or position of another one.")
 
 
 def _pair(given: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -66,4 +66,4 @@ def _pair(given: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         return np.broadcast_to(np.asarray(low, float), shape), np.broadcast_to(np.asarray(high, float), shape)
     except (TypeError, ValueError):
         wanted = "pass a lowest and a highest value" + (", for all features or for each one" if shape else "")
-        raise ShoalError(f"{given!r} are no bounds: {wanted}.") from None
+        raise ShoalError(f"bounds must be two numbers, got {given!r}: {wanted}.") from None

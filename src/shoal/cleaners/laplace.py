@@ -1,4 +1,4 @@
-"""Noise, for comparison: what it protects at the same cost."""
+"""Laplace noise, as a baseline of the protection at the same cost."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from shoal.parameters import RANDOM_STATE, Constraint
 
 
 class LaplaceNoise(Cleaner):
-    """Add Laplace noise to the features, as much as moves the outputs of a predictor by ``epsilon`` on average.
+    """Add Laplace noise to the features that moves the outputs of a predictor by ``epsilon`` on average.
 
-    For comparison with :class:`NullSpaceCleaner` only: the noise is tuned to the predictor, so it comes with no
-    guarantee of differential privacy, and the outputs of a row can move further.
+    For comparison with :class:`NullSpaceCleaner` only: the noise is tuned to the predictor, so it does not guarantee
+    differential privacy, and the outputs of a single row can move further.
 
     Parameters
     ----------
     predictor : estimator, torch module, ONNX model, path or array
     epsilon : float
-        The mean squared distance by which the outputs of the linear stage move.
+        Mean squared distance that the outputs of the linear stage move.
     keep : sequence of names or positions
-        Features that get no noise.
+        Features without noise.
     random_state : int, RandomState or None
 
     Examples

@@ -1,4 +1,4 @@
-"""Leave out of a row what a predictor does not look at, and of the rest what changes its outputs least."""
+"""Removal of components that a predictor does not use, and of those that change its outputs least."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ MODES = "exact", "knapsack", "energy"
 class NullSpaceCleaner(Cleaner):
     """Clean queries in the null space of a predictor (Xu et al. 2017, Algorithm 1).
 
-    Of each row only those components are left that the predictor's first linear stage looks at. A budget lets
-    components go, too, that it hardly looks at: the outputs of the stage then move by at most the root of ``epsilon``.
-    Components are those of raw features; where features are of such different size that rounding would be seen, they
-    are those of features in units of their deviation over the rows of ``fit``.
+    Each row keeps only the components that the predictor's first linear stage uses. A budget also removes components
+    that it hardly uses: the outputs of the stage then move by at most the root of ``epsilon``. Components are those of
+    raw features, or of features divided by their standard deviation over the rows of ``fit`` if their magnitudes differ
+    so much that rounding would matter.
 
     Parameters
     ----------
     predictor : estimator, torch module, ONNX model, path or array
-        What :func:`shoal.linear_stages.read_linear_stage` reads; an array is a matrix of features by outputs. An
-        estimator that is not trained yet is trained on what ``fit`` is given.
+        Any input of :func:`shoal.linear_stages.read_linear_stage`; an array is a matrix of features by outputs. An
+        untrained estimator is trained on the rows of ``fit``.
     epsilon : float
-        How far the outputs of the linear stage may move: the squared distance, for each row. In the units of these
+        Maximum squared distance that the outputs of the linear stage may move, for each row. In the units of these
         outputs, which are the predictions of a linear regression and the logits of a logistic one.
     mode : {"knapsack", "energy", "exact"}
-        What the budget is spent on. ``knapsack``: as many components as it lets go, those first that cost least in
-        this row, as the paper does. ``energy``: as much of the row's squared length as it lets go. ``exact``: nothing;
-        the outputs stay the same, whatever ``epsilon`` is.
+        The use of the budget. ``knapsack``: remove as many components as possible, those first that cost least in this
+        row, as in the paper. ``energy``: remove as much of the row's squared length as possible. ``exact``: none; the
+        outputs stay the same, whatever ``epsilon`` is.
     keep : sequence of names or positions
-        Features that are sent as they are.
+        Features that are sent unchanged.
     bounds : "seen", pair or dict, optional
-        Values between which cleaned features must stay: those of the rows of ``fit``, a lowest and a highest value (for
-        all features or one each), or a pair for some features. A row that keeps to them is always cleaned within; if it
-        is the only one there with its outputs, it is sent as it is, with a warning.
+        Bounds of cleaned features: the ranges of the rows of ``fit``, a lowest and a highest value (for all features or
+        one per feature), or a pair for some features. A row within them stays within them; if it is the only such row
+        with its outputs, it is sent unchanged, with a warning.
     reference : "mean", "zero", row or dict, optional
-        What stands in for what is left out: the mean of the rows of ``fit``, zero as in the paper, or a row of its own.
-        By default the mean, or zero if ``fit`` is given no rows.
+        Replacement of removed components: the mean of the rows of ``fit``, zero as in the paper, or a given row. By
+        default the mean, or zero if ``fit`` gets no rows.
 
     Attributes
     ----------
     predictor_ : estimator, torch module, ONNX model, path or array
-        The predictor, trained.
+        The trained predictor.
     stage_ : LinearStage
-        What it sees.
+        The linear stage of the predictor.
     rank_ : int
-        Components that it looks at; all others are left out.
+        Number of components that it uses; all others are removed.
     kept_ : array of bool
-        Features that are sent as they are, by wish or because the predictor looks at them in other ways as well.
+        Features that are sent unchanged, because of ``keep`` or because the predictor also uses them otherwise.
     reference_ : array
 
     Examples
     --------
-    The paper's example: the predictor wants the difference of two features, and is told nothing else.
+    In the paper's example the predictor uses the difference of two features, and receives nothing else.
 
     >>> import numpy as np
     >>> from shoal import NullSpaceCleaner
@@ -95,14 +95,14 @@ class NullSpaceCleaner(Cleaner):
         return self.mode != "exact"
 
     def _code(self, view: View, rows: np.ndarray | None, y: Any) -> Coding:
-        # Energy: a component of length a costs (size * a)² and gains a², so the smallest sizes go first in every row.
+        # Energy: a component of length a costs (size * a)² and gains a², so the smallest sizes are removed first.
         descending = np.arange(len(view.sizes))[::-1].copy() if self.mode == "energy" else np.empty(0, np.int64)
         encoder, decoder = view.basis / view.scale[:, None], view.basis.T * view.scale
         return Coding(encoder, np.ascontiguousarray(decoder), view.sizes**2, descending)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # An estimator that is still to be trained says itself whether it learns from labels.
+        # An untrained estimator determines if labels are required.
         if self.predictor is not None and not is_trained(self.predictor) and hasattr(self.predictor, "predict"):
             tags.target_tags.required = True
         return tags

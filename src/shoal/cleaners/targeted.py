@@ -1,4 +1,4 @@
-"""Spend the budget where it hides a known secret."""
+"""Removal of components that reveal a known secret."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from shoal.parameters import Choice, Constraint, Described, Real
 LEARNED_ON = "outputs", "features"
 MODES = "exact", "knapsack"
 SMALLEST_DIRECTION = 1e-10
-"""What of the secret lies outside of what the predictor sees is rounding, if it is smaller than this share."""
+"""Components of the secret that the predictor does not use are rounding if they are smaller than this share."""
 
 
 class TargetedNullSpaceCleaner(Cleaner):
-    """Clean queries so that a known secret is hardest to tell (Xu et al. 2017, Algorithm 2, in a stable form).
+    """Clean queries so that a known secret is hardest to predict (Xu et al. 2017, Algorithm 2, in a stable form).
 
-    As :class:`NullSpaceCleaner`, but the budget is spent where it changes most of what a linear predictor of the secret
-    says. That predictor is learned from rows and their confidential labels, or given.
+    As :class:`NullSpaceCleaner`, but the budget is spent where it changes the output of a linear predictor of the
+    secret most. That predictor is learned from rows and their confidential labels, or given.
 
     Parameters
     ----------
     predictor : estimator, torch module, ONNX model, path or array
-        The predictor that gets the rows, trained. One that needs no labels, such as PCA, is trained on the rows of
-        ``fit`` if it is not.
+        The trained predictor that receives the rows. An untrained one that needs no labels, such as PCA, is trained on
+        the rows of ``fit``.
     confidential : estimator or array, optional
-        The predictor of the secret: a linear estimator that is trained in ``fit`` (ridge regression by default), a
-        trained one, or a matrix of features by outputs.
+        The predictor of the secret: a linear estimator to train in ``fit`` (ridge regression by default), a trained
+        one, or a matrix of features by outputs.
     epsilon : float
-        How far the outputs of the predictor's linear stage may move: the squared distance, for each row.
+        Maximum squared distance that the outputs of the predictor's linear stage may move, for each row.
     mode : {"knapsack", "exact"}
-        Whether the budget is spent.
+        Spend the budget, or not.
     learn_on : {"outputs", "features"}
-        What the predictor of the secret is learned from. ``outputs``: from those of the linear stage, which are all
-        that is left after cleaning; so the budget is spent against an adversary who learns again from cleaned rows.
-        ``features``: from the raw features, as in the paper.
+        Training data of the predictor of the secret. ``outputs``: the outputs of the linear stage, which are all that
+        remains after cleaning, so that the budget is spent against an adversary that learns again from cleaned rows.
+        ``features``: the raw features, as in the paper.
     unknown : float
-        How much to care for what no secret was named for: the weight of each component by itself, as a share of that of
-        the secret. 0 as in the paper.
+        Weight of secrets that were not named: that of each single component, as a share of the secret's. 0 as in the
+        paper.
     keep, bounds, reference
         As in :class:`NullSpaceCleaner`.
 
     Attributes
     ----------
     confidential_ : array
-        The predictor of the secret as a matrix, features that may be changed by outputs.
+        The predictor of the secret as a matrix: features that may change by outputs.
     stage_, rank_, kept_, reference_
         As in :class:`NullSpaceCleaner`.
 
@@ -113,7 +113,7 @@ class TargetedNullSpaceCleaner(Cleaner):
         return self.confidential is None or not is_trained(self.confidential)
 
     def _train(self, predictor: Any, X: Any, y: Any) -> Any:
-        """Train a predictor on rows alone: the labels are the secret."""
+        """Train a predictor on rows only: the labels are the secret."""
         if hasattr(predictor, "predict"):
             raise ShoalError("The predictor is not trained yet: fit it first; the labels here are the secret.")
         return predictor.fit(X)
@@ -123,7 +123,7 @@ class TargetedNullSpaceCleaner(Cleaner):
         secret = self._learn(view, rows, y) if self._learns else self._read_secret()
         self.confidential_ = secret
         rotation = _rotate(basis, sizes, secret * scale[:, None], self.unknown)
-        # Turned so that each coordinate is a direction of the outputs, in which it costs what it is.
+        # The rotation makes each coordinate a direction of the outputs, in which its cost is its square.
         encoder, decoder = (basis * sizes @ rotation) / scale[:, None], (rotation.T / sizes) @ basis.T * scale
         return Coding(encoder, np.ascontiguousarray(decoder), np.ones(len(sizes)), np.arange(len(sizes)))
 
@@ -131,13 +131,13 @@ class TargetedNullSpaceCleaner(Cleaner):
         stage, own = read_linear_stage(self.confidential), self._names()
         if len(stage.matrix) != self.n_features_in_:
             raise ShoalError(
-                f"The confidential predictor looks at {len(stage.matrix)} features, the other one at "
-                f"{self.n_features_in_}: both must be of the same rows."
+                f"The confidential predictor uses {len(stage.matrix)} features, the other one {self.n_features_in_}: "
+                "both must use the same rows."
             )
         order = np.arange(self.n_features_in_)
         if stage.names is not None and own is not None:
             if set(stage.names) != set(own):
-                raise ShoalError("The two predictors know features by different names: both must be of the same rows.")
+                raise ShoalError("The two predictors have different feature names: both must use the same rows.")
             order = np.array([stage.names.index(name) for name in own])
         return stage.matrix[order][~self.kept_]
 
@@ -168,7 +168,7 @@ class TargetedNullSpaceCleaner(Cleaner):
 
 
 def read_secret(y: Any, n_rows: int) -> np.ndarray:
-    """Confidential labels as columns of numbers; of classes one column each, 1 where a row is of it."""
+    """Return confidential labels as columns of numbers, with one indicator column per class."""
     if frames.is_frame(y):
         opened = frames.open_frame(y)
         given = [opened[name].to_numpy() for name in opened.columns]
@@ -176,14 +176,14 @@ def read_secret(y: Any, n_rows: int) -> np.ndarray:
         labels = np.asarray(y)
         given = [labels] if labels.ndim == 1 else list(labels.T) if labels.ndim == 2 else []
     if not given or any(len(column) != n_rows for column in given):
-        raise DataError(f"The secret has the shape {np.shape(y)} for {n_rows:,} rows: pass a label or more a row.")
+        raise DataError(f"The secret has the shape {np.shape(y)} for {n_rows:,} rows: pass at least one label per row.")
     return np.hstack([_read_column(column) for column in given])
 
 
 def _read_column(column: np.ndarray) -> np.ndarray:
     present = [value for value in column.tolist() if value is not None and value == value]
     if len(present) < len(column):
-        raise DataError("The secret is missing in some rows: leave these out.")
+        raise DataError("The secret is missing in some rows: omit these.")
     if column.dtype.kind in "biuf" or all(isinstance(value, (bool, int, float)) for value in present):
         return column.astype(float)[:, None]
     names, codes = np.unique(column.astype(str), return_inverse=True)
@@ -191,16 +191,16 @@ def _read_column(column: np.ndarray) -> np.ndarray:
 
 
 def _rotate(basis: np.ndarray, sizes: np.ndarray, secret: np.ndarray, unknown: float) -> np.ndarray:
-    """Orthonormal directions of the outputs, those first that hide most of the secret for what dropping them costs.
+    """Return orthonormal directions of the outputs, those first whose removal hides most of the secret for its cost.
 
-    This is the generalised singular value decomposition of both predictors, by way of the outputs: what they tell of
-    the secret is the least of it that any row with these outputs has. Nothing is inverted that may be singular.
+    This is the generalised singular value decomposition of both predictors, computed from the outputs: the part of the
+    secret that they determine is the minimum over all rows with these outputs. No singular matrix is inverted.
     """
     rank = len(sizes)
     if rank == 0:
         return np.zeros((0, 0))
     largest = np.linalg.norm(secret, 2) if secret.size else 0.0
-    # The secret's own scale does not matter; beside the unknown ones it is as large as the predictor.
+    # The scale of the secret is irrelevant; for comparison with unknown ones it equals the predictor's.
     hidden = secret * (sizes[0] / largest) if largest > 0 else np.zeros((len(basis), 1))
     inside = basis.T @ hidden
     _, lengths, directions = np.linalg.svd(hidden - basis @ inside, full_matrices=False)

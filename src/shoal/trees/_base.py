@@ -1,4 +1,4 @@
-"""What trees, forests and boosted trees share: how they read a table, and how one tree is grown."""
+"""The base of trees, forests and boosted trees: reading a table, and growing one tree."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ from shoal.trees._limits import COSTS, LEVELS, Leaning, is_budgeted, make_limits
 
 SENSITIVITY = instance_of(Mapping, Schema, text="a mapping from features to weights, a Schema") | None
 FINE_WEIGHT = 1 << 24
-"""Units of the largest weight where classes are learned: sums stay far from overflow."""
+"""Units of the largest weight for classes: sums stay far from overflow."""
 
 
 class TrainingRows(NamedTuple):
-    """The rows that weigh anything, and what trees learn of them."""
+    """The rows of positive weight, and their targets."""
 
     values: np.ndarray
-    """The rows, as numbers."""
+    """The rows as numbers."""
     binned: Binned
     y: np.ndarray
     """int32 (n,) codes of classes, or float64 (n, m)."""
     weight: np.ndarray | None
     """float64 (n,), above 0; None if all rows weigh 1."""
     n_classes: int
-    """0 where numbers are learned."""
+    """0 for regression."""
 
 
 class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: parameters of a tree, and of how it leans on features."""
+    """Base of all estimators: parameters of a tree, and of its reliance on sensitive features."""
 
     def __init__(
         self,
@@ -140,11 +140,11 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
     sensitivity_: np.ndarray
 
     def _count_threads(self) -> int:
-        """Threads that may be used."""
+        """Return the number of threads to use."""
         return 1
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a file holds, if its parts fit together."""
+        """Restore the state from a file if its parts are consistent."""
         super().__setstate__(state)
         if not {"tree_", "trees_"} & set(state):
             return
@@ -153,11 +153,11 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         fits = len(self._features) == n and all(tree.n_features == n for tree in trees)
         fits = fits and outputs == {self._n_outputs()}
         if not fits or any(feature.n_bins > MOST_BINS for feature in self._features):
-            raise DataError("The file holds a model whose trees do not fit together: save it anew.")
+            raise DataError("The file holds a model with inconsistent trees: save it again.")
 
     @abstractmethod
     def _n_outputs(self) -> int:
-        """Numbers that a tree answers: a share for each class, or the outputs."""
+        """Return the number of outputs of a tree: one per class, or one per target."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows and their targets.
@@ -178,15 +178,15 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _grow(self, lesson: TrainingRows, random: np.random.RandomState) -> None:
-        """Grow what is to be grown."""
+        """Grow the trees."""
 
     @abstractmethod
     def _trees(self) -> list[tuple[float, Tree]]:
-        """Trees, and how much each counts."""
+        """Return the trees with their weights."""
 
     @property
     def impurity_importances_(self) -> np.ndarray:
-        """How much splits on each feature lower the impurity: the paper's equations (1) and (2), mean over trees."""
+        """Decrease of the impurity by splits on each feature: the paper's equations (1) and (2), mean over trees."""
         check_is_fitted(self, "sensitivity_")
         each = self._trees()
         total = sum(share for share, _ in each)
@@ -194,7 +194,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """The same as shares of their sum, as scikit-learn has it: by tree, and averaged."""
+        """The same as shares of their sum per tree, averaged, as in scikit-learn."""
         check_is_fitted(self, "sensitivity_")
         found = [(share, tree.importances()) for share, tree in self._trees() if tree.node_count > 1]
         shares = [share * (one / one.sum() if one.sum() > 0 else one) for share, one in found]
@@ -203,7 +203,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 
     @property
     def n_splits_(self) -> np.ndarray:
-        """How many nodes split on each feature, over all trees."""
+        """Number of splits on each feature, over all trees."""
         check_is_fitted(self, "sensitivity_")
         return np.asarray(np.sum([tree.count_splits() for _, tree in self._trees()], axis=0))
 
@@ -228,7 +228,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         if weight is not None:
             counts = weight > 0
             if not counts.any():
-                raise DataError("All sample weights are 0: give at least one row a weight.")
+                raise DataError("All sample weights are 0: at least one must be positive.")
             values, y, weight = values[counts], y[counts], weight[counts]
             if (weight == 1).all():
                 weight = None
@@ -242,10 +242,10 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _read_target(self, y: Any) -> tuple[np.ndarray, int]:
-        """The target as trees learn it, and how many classes there are."""
+        """Return the target of the trees, and the number of classes."""
 
     def _read_table(self, X: Any, y: Any) -> tuple[np.ndarray, list[Names | None], Any]:
-        """The rows as numbers, the values of nominal features, and the target as an array."""
+        """Return the rows as numbers, the values of nominal features, and the target as an array."""
         frame = self._open_named(X)
         if frame is not None:
             frames.require_rows(frame)
@@ -269,7 +269,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         return {}
 
     def _open_named(self, X: Any) -> nw.DataFrame[Any] | None:
-        """A table with columns that are not plain numbers; None for arrays, and tables that are as good as one."""
+        """Open a table with columns that are not plain numbers; None for arrays, and tables equivalent to one."""
         if not frames.is_frame(X) or not all(isinstance(name, str) for name in getattr(X, "column_names", X.columns)):
             return None
         frame = frames.open_frame(X)
@@ -277,7 +277,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         return None if plain and frame.implementation.is_pandas() else frame
 
     def _check_names(self, frame: nw.DataFrame[Any], *, reset: bool) -> None:
-        """Remember the names of the columns, or see that they are the same again."""
+        """Store the names of the columns, or refuse other ones."""
         names = np.array(frame.columns, dtype=object)
         if reset:
             self.feature_names_in_, self.n_features_in_ = names, len(names)
@@ -286,7 +286,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         if known and list(names) != known:
             unknown = [name for name in names if name not in known] or [name for name in known if name not in names]
             what = f"column {unknown[0]!r} is only in one of them" if unknown else "their order differs"
-            raise DataError(f"The table does not have the columns that were learned from: {what}.")
+            raise DataError(f"The table does not have the columns of the training table: {what}.")
         if len(names) != self.n_features_in_:
             raise DataError(f"The table has {len(names)} columns: the model was trained on {self.n_features_in_}.")
 
@@ -308,7 +308,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         asked = np.asarray(asked)
         if asked.dtype == bool:
             if asked.shape != (self.n_features_in_,):
-                raise ShoalError(f"categorical_features marks {asked.size} features: there are {self.n_features_in_}.")
+                raise ShoalError(f"categorical_features has {asked.size} marks for {self.n_features_in_} features.")
             return [bool(mark) or text for mark, text in zip(asked, by_type, strict=True)]
         for one in asked.tolist():
             if one in columns:
@@ -316,11 +316,11 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
             elif Whole(least=0, most=self.n_features_in_ - 1).allows(one):
                 by_type[int(one)] = True
             else:
-                raise ShoalError(f"categorical_features names {one!r}, which is no feature: choose among {columns}.")
+                raise ShoalError(f"categorical_features names {one!r}, which is not a feature: choose among {columns}.")
         return by_type
 
     def _read_rows(self, X: Any) -> np.ndarray:
-        """Rows to be answered, as numbers."""
+        """Return rows to predict, as numbers."""
         check_is_fitted(self, "sensitivity_")
         frame = self._open_named(X)
         if frame is not None:
@@ -339,7 +339,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         weight: np.ndarray | None,
         budget: np.ndarray | None = None,
     ) -> Tree:
-        """Grow one tree on some rows, of which each has a weight; on all of them by default."""
+        """Grow one tree on some rows with weights; on all rows by default."""
         bins = lesson.binned.bins.copy() if rows is None else lesson.binned.bins[rows]
         y = lesson.y if rows is None else lesson.y[rows]
         response, units, gain_unit = self._respond(y)
@@ -366,11 +366,11 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _respond(self, y: np.ndarray) -> tuple[Response, int, float]:
-        """What the tree learns, units of the largest weight, and what a unit of gain is of impurity times weight."""
+        """Return the target of a tree, the units of the largest weight, and the weighted impurity of a unit of gain."""
 
     @abstractmethod
     def _sum_up(self, grown: Grown, y: np.ndarray, weight: np.ndarray) -> Sums:
-        """What is known of the rows of each node; ``weight`` is empty where all weigh 1."""
+        """Return statistics of the rows of each node; ``weight`` is empty if all weigh 1."""
 
     def _bounds(self, n_rows: int, total: float, weighted: bool, gain_unit: float) -> GrowthBounds:
         smallest = _as_number(self.min_samples_leaf, n_rows)
@@ -379,7 +379,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
             smallest=smallest if weighted else max(smallest, weight),
             smallest_weight=weight if weighted else 0,
             least_cut=max(_as_number(self.min_samples_split, n_rows), 2),
-            # scikit-learn forgives as much as this for rounding.
+            # scikit-learn has the same tolerance for rounding.
             least_gain=(self.min_impurity_decrease - np.finfo(float).eps) * total / gain_unit,
             most_leaves=NO_LIMIT if self.max_leaf_nodes is None else self.max_leaf_nodes,
             most_depth=NO_LIMIT if self.max_depth is None else self.max_depth,
@@ -411,7 +411,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
 
 
 class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
-    """What classifiers add: classes, and their weights."""
+    """Mixin of classifiers: classes, and their weights."""
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "criterion": Choice((*CRITERIA, "log_loss")),
@@ -428,7 +428,7 @@ class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
     def _respond(self, y: np.ndarray) -> tuple[Response, int, float]:
         response = learn_classes(y, self.n_classes_, self._impurity())
         if response.n_classes == 0:
-            # Zeros and ones as a number: the variance is half the gini impurity.
+            # For the numbers 0 and 1, the variance is half the gini impurity.
             return response, FINE_WEIGHT, 2.0
         return response, FINE_WEIGHT, 1.0 if self._impurity() == "gini" else 1.0 / math.log(2.0)
 
@@ -442,7 +442,7 @@ class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
         check_classification_targets(y)
         y = np.asarray(y)
         if y.ndim > 1 and y.shape[1] > 1:
-            raise DataError(f"y has {y.shape[1]} columns: train a classifier for each.")
+            raise DataError(f"y has {y.shape[1]} columns: train one classifier per column.")
         self.classes_, codes = np.unique(y.reshape(-1), return_inverse=True)
         self.n_classes_ = len(self.classes_)
         return codes.reshape(-1).astype(np.int32), self.n_classes_
@@ -459,18 +459,18 @@ class LearnsClasses(ClassifierMixin):  # type: ignore[misc]
         return by_class if weight is None else weight * by_class
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most likely class of each row."""
+        """Return the most likely class of each row."""
         probabilities = self.predict_proba(X)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the probabilities of the classes."""
+        """Return the logarithms of the probabilities of the classes."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
 
 class LearnsNumbers(RegressorMixin):  # type: ignore[misc]
-    """What regressors add: one or several outputs."""
+    """Mixin of regressors: one or several outputs."""
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, int]:
         outputs = np.asarray(y, float)
@@ -505,7 +505,7 @@ def _as_number(asked: int | float, n_rows: int) -> int:
 
 
 def _plain(y: Any) -> Any:
-    """A target that comes as a column of any library, as an array."""
+    """Return a target, which may be a column of any library, as an array."""
     if y is None or isinstance(y, (np.ndarray, list)):
         return y
     if frames.is_frame(y):
@@ -516,12 +516,12 @@ def _plain(y: Any) -> Any:
 
 def _require_length(y: np.ndarray, n_rows: int) -> None:
     if len(y) != n_rows:
-        raise DataError(f"y has {len(y):,} rows, but the table has {n_rows:,}: pass a target for each row.")
+        raise DataError(f"y has {len(y):,} rows, but the table has {n_rows:,}: pass one target per row.")
 
 
 def _require_finite(values: np.ndarray, names: list[str]) -> None:
     endless = np.isinf(values).any(axis=0)
     if endless.any():
         raise DataError(
-            f"Column {names[int(endless.argmax())]!r} holds an infinite number: replace it, or leave it out."
+            f"Column {names[int(endless.argmax())]!r} holds an infinite number: replace it, or omit the column."
         )

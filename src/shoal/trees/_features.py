@@ -1,4 +1,4 @@
-"""What trees see of a table: numbers as they are, names as codes; and both as bins while trees grow."""
+"""The input of trees: numbers, codes of nominal values, and bins of both for the growth."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shoal._kernels.tree_data import MOST_BINS, ORDERED, SUBSET, Attributes
 from shoal.data import frames
 
 MOST_VALUES = MOST_BINS - 1
-"""Distinct numbers that each get a bin; one bin is for missing values."""
+"""Maximum number of distinct numbers with one bin each; one bin is for missing values."""
 MOST_CATEGORIES = MOST_BINS - 2
-"""The same of names; one bin is for names that were not there."""
+"""The same for nominal values; another bin is for values that were not fitted."""
 NARROW = 1 << 16
-"""Whole numbers from a range no wider than this are counted."""
+"""Maximum range of whole numbers that are counted."""
 SAMPLED_ROWS = 200_000
-"""Rows that quantiles are taken of."""
+"""Maximum number of rows for quantiles."""
 
 
 class Numbers(NamedTuple):
@@ -31,24 +31,24 @@ class Numbers(NamedTuple):
 
     @property
     def n_bins(self) -> int:
-        """Bins, with that of missing values, which is the last."""
+        """Number of bins, including that of missing values, which is the last."""
         return len(self.high) + 1
 
 
 class Names(NamedTuple):
-    """A nominal feature: its values by code; missing values come behind them, then values that were not there."""
+    """A nominal feature: its values by code, followed by missing values, then by values that were not fitted."""
 
     values: np.ndarray
     rare: frozenset[Any] = frozenset()
-    """Values that share the last code, because there are too many."""
+    """Values that share the last code, if there are too many."""
 
     @property
     def n_bins(self) -> int:
-        """Bins, with those of missing and of unseen values."""
+        """Number of bins, including those of missing and of unseen values."""
         return len(self.values) + 2
 
     def code_of(self, value: Any, codes: dict[Any, int]) -> int:
-        """The code of a value that is not missing."""
+        """Return the code of a value that is not missing."""
         return len(self.values) - 1 if value in self.rare else codes.get(value, len(self.values) + 1)
 
 
@@ -58,9 +58,9 @@ Feature = Numbers | Names
 def read_features(
     frame: nw.DataFrame[Any], nominal: Sequence[bool], known: Sequence[Feature] | None
 ) -> tuple[np.ndarray, list[Names | None]]:
-    """The columns as one array of numbers: numbers as they are, NaN where missing; names as codes.
+    """Return the columns as one array: numbers unchanged, NaN where missing; codes of nominal values.
 
-    ``known`` are the features of the table that was learned from; without it, names are learned from this one.
+    ``known`` are the features of the training table; without it, nominal values are learned from this table.
     """
     values = np.empty((len(frame), len(frame.columns)))
     learned: list[Names | None] = [None] * len(frame.columns)
@@ -82,7 +82,7 @@ def read_features(
 
 
 def is_nominal(series: nw.Series[Any]) -> bool:
-    """Whether a column holds names rather than numbers or dates."""
+    """Return True for a column of texts instead of numbers or dates."""
     return frames.content_of(series) == "text"
 
 
@@ -96,7 +96,7 @@ def _numbers(series: nw.Series[Any]) -> np.ndarray:
 
 
 def learn_names(codes: np.ndarray, values: np.ndarray) -> Names:
-    """The values of a nominal feature; of too many, the rarest share a code."""
+    """Return the values of a nominal feature; if there are too many, the rarest share a code."""
     if len(values) <= MOST_CATEGORIES:
         return Names(values)
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
@@ -114,7 +114,7 @@ def _codes(codes: np.ndarray, values: np.ndarray, names: Names) -> np.ndarray:
 
 
 def code_column(column: np.ndarray, known: Feature | None) -> tuple[np.ndarray, Names]:
-    """Codes of a nominal column of an array of numbers."""
+    """Return the codes of a nominal column of an array of numbers."""
     values, codes = np.unique(column, return_inverse=True)
     present = ~np.isnan(values)
     codes = np.where(np.isnan(column), -1, codes.reshape(-1))
@@ -123,7 +123,7 @@ def code_column(column: np.ndarray, known: Feature | None) -> tuple[np.ndarray, 
 
 
 def bin_numbers(column: np.ndarray, bins: np.ndarray) -> Numbers:
-    """Put numbers into bins: one for each, or for runs that hold about as many rows each where there are too many."""
+    """Assign numbers to bins: one per number, or ranges of about equally many rows if there are too many."""
     low, high = kernel.whole_range(column)
     if 0 <= high - low < NARROW:
         present = np.zeros(int(high - low) + 1, bool)
@@ -158,7 +158,7 @@ def _runs_of_numbers(column: np.ndarray) -> Numbers:
 
 
 class Binned(NamedTuple):
-    """A table as trees grow on it."""
+    """A binned table, on which trees grow."""
 
     bins: np.ndarray
     """uint8 (n, features padded to whole words)."""
@@ -166,11 +166,11 @@ class Binned(NamedTuple):
     features: tuple[Feature, ...]
     low: np.ndarray
     high: np.ndarray
-    """float64 (bins,): lowest and highest number of each bin, all features one behind the other; NaN of names."""
+    """float64 (bins,): lowest and highest number of each bin, concatenated over the features; NaN for nominal ones."""
 
 
 def bin_table(values: np.ndarray, names: Sequence[Names | None], n_threads: int) -> Binned:
-    """Put every feature into at most 256 bins."""
+    """Assign every feature to at most 256 bins."""
     n, q = values.shape
     bins = np.zeros((n, -(-q // 8) * 8), np.uint8)
 
@@ -192,7 +192,7 @@ def bin_table(values: np.ndarray, names: Sequence[Names | None], n_threads: int)
 
 
 def _padded(feature: Feature, end: str) -> np.ndarray:
-    """One number for each bin of a feature."""
+    """Return one number per bin of a feature."""
     return np.full(feature.n_bins, np.nan) if isinstance(feature, Names) else np.append(getattr(feature, end), np.nan)
 
 

@@ -1,4 +1,4 @@
-"""A tree that was grown: its nodes, what they answer, and how much it leans on each feature."""
+"""A grown tree: its nodes, their predictions, and the importance of each feature."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from shoal.trees._features import Binned, Names
 
 
 class Branches(NamedTuple):
-    """Where rows go; node 0 is the root, and children come behind their parents."""
+    """The splits; node 0 is the root, and children follow their parents."""
 
     nodes: np.ndarray
     """``tree_use.NODE`` (n,)"""
     side: np.ndarray
-    """uint64 (n, 4): a bit for each code of a name that goes left."""
+    """uint64 (n, 4): a bit for each code of a nominal value that goes left."""
 
 
 class Sums(NamedTuple):
-    """What is known of the rows of each node."""
+    """Statistics of the rows of each node."""
 
     value: np.ndarray
     """float64 (n, m): the share of each class, or the mean of each output."""
@@ -45,12 +45,12 @@ class Tree:
     n_features: int
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a file holds, if it is a tree: rows are sent down without looking where that leads."""
+        """Restore the state from a file if it is a valid tree: kernels descend without checks."""
         self.__dict__.update(state)
         nodes, side = self.branches
         n = len(nodes)
         if nodes.dtype != kernel.NODE or side.dtype != np.uint64 or side.shape != (n, growing.SIDE_WORDS):
-            raise DataError("The file holds a tree whose nodes are not those of a tree: save the model anew.")
+            raise DataError("The file holds a tree with nodes of another type or shape: save the model again.")
         leaf = nodes["left"] == np.arange(n)
         inner = np.flatnonzero(~leaf)
         left = nodes["left"][inner]
@@ -62,7 +62,7 @@ class Tree:
             or (nodes["threshold"][leaf] != np.inf).any()
             or not _within(nodes["feature"], self.n_features)
         ):
-            raise DataError("The file holds a tree whose nodes do not hang together: save the model anew.")
+            raise DataError("The file holds a tree with inconsistent nodes: save the model again.")
 
     @cached_property
     def children_left(self) -> np.ndarray:
@@ -78,22 +78,22 @@ class Tree:
 
     @property
     def is_leaf(self) -> np.ndarray:
-        """Whether each node is a leaf."""
+        """Mask of the leaves."""
         return np.asarray(self.children_left < 0)
 
     @property
     def feature(self) -> np.ndarray:
-        """The feature that each node asks about; -2 in a leaf, as in scikit-learn."""
+        """The feature of each split; -2 in a leaf, as in scikit-learn."""
         return np.where(self.is_leaf, LEAF_FEATURE, self.branches.nodes["feature"])
 
     @property
     def threshold(self) -> np.ndarray:
-        """Numbers up to here go left; NaN where names are asked about, and in leaves."""
+        """Highest number that goes left; NaN for splits on nominal values, and in leaves."""
         return np.where(self.is_leaf, np.nan, self.branches.nodes["threshold"])
 
     @property
     def value(self) -> np.ndarray:
-        """What each node answers: the share of each class, or the mean of each output."""
+        """The prediction of each node: the share of each class, or the mean of each output."""
         return self.sums.value
 
     @property
@@ -103,7 +103,7 @@ class Tree:
 
     @property
     def n_node_samples(self) -> np.ndarray:
-        """The rows of each node."""
+        """The number of rows of each node."""
         return self.sums.rows
 
     @property
@@ -113,17 +113,17 @@ class Tree:
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self.branches.nodes)
 
     @property
     def n_leaves(self) -> int:
-        """How many leaves there are."""
+        """Number of leaves."""
         return int(np.count_nonzero(self.is_leaf))
 
     @cached_property
     def depth(self) -> np.ndarray:
-        """How far each node is from the root."""
+        """The distance of each node from the root."""
         depth = np.zeros(self.node_count, np.int64)
         for node in np.flatnonzero(~self.is_leaf):
             left = self.children_left[node]
@@ -136,9 +136,9 @@ class Tree:
         return int(self.depth.max())
 
     def importances(self) -> np.ndarray:
-        """How much the splits on each feature lower the impurity, by the share of the weight that reaches them.
+        """Return the decrease of the impurity by the splits on each feature, weighted by the share of rows at each.
 
-        The paper's equations (1) and (2); scikit-learn divides by the sum over all features.
+        These are the paper's equations (1) and (2); scikit-learn divides by the sum over all features.
         """
         inner = np.flatnonzero(~self.is_leaf)
         left = self.children_left[inner]
@@ -148,38 +148,38 @@ class Tree:
         return np.asarray(total / self.sums.weight[0])
 
     def count_splits(self) -> np.ndarray:
-        """How many nodes split on each feature."""
+        """Return the number of splits on each feature."""
         return np.bincount(self.feature[~self.is_leaf], minlength=self.n_features)
 
     def count_split_rows(self) -> np.ndarray:
-        """What share of the rows each of them parts, summed by feature."""
+        """Return the share of the rows that each split separates, summed by feature."""
         inner = ~self.is_leaf
         shares = self.n_node_samples[inner] / self.n_node_samples[0]
         return np.bincount(self.feature[inner], weights=shares, minlength=self.n_features)
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """The leaf of each row."""
+        """Return the leaf of each row."""
         leaves = np.empty(len(values), np.int32)
         kernel.find_leaves(*self.branches, values, is_complete(values) and self.asks_numbers, leaves)
         return leaves
 
     @cached_property
     def asks_numbers(self) -> bool:
-        """Whether no node asks about a name."""
+        """True if no split is on nominal values."""
         return not (self.branches.nodes["marks"] & kernel.NAMES).any()
 
     def answers(self, values: np.ndarray) -> np.ndarray:
-        """What the leaf of each row answers."""
+        """Return the prediction of the leaf of each row."""
         return np.asarray(self.sums.value[self.apply(values)])
 
     def decision_path(self, values: np.ndarray) -> Any:
-        """A sparse matrix that marks the nodes on the path of each row."""
+        """Return a sparse matrix that marks the nodes on the path of each row."""
         paths = self._paths[self.apply(values)]
         return csr_matrix(paths)
 
     @cached_property
     def _paths(self) -> Any:
-        """A sparse matrix that marks the ancestors of each node, and itself."""
+        """Sparse matrix that marks each node and its ancestors."""
         parent = np.full(self.node_count, -1)
         inner = np.flatnonzero(~self.is_leaf)
         parent[self.children_left[inner]] = parent[self.children_left[inner] + 1] = inner
@@ -192,14 +192,14 @@ class Tree:
         return csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape=(self.node_count, self.node_count))
 
     def pruned(self, alpha: float) -> Tree:
-        """Without the subtrees that lower the impurity by no more than ``alpha`` a leaf (cost-complexity pruning)."""
+        """Remove subtrees that lower the impurity by at most ``alpha`` per leaf (cost-complexity pruning)."""
         if alpha <= 0 or self.node_count == 1:
             return self
         risk = self.sums.impurity * self.sums.weight / self.sums.weight[0]
         is_leaf, remains = kernel.prune(self.children_left, self.children_right, risk, alpha)
         number = np.cumsum(remains) - 1
         nodes = self.branches.nodes.copy()
-        # Siblings stay or go together, so the right child still follows the left one.
+        # Siblings are kept or removed together, so the right child still follows the left one.
         nodes["left"] = number[nodes["left"]]
         nodes[is_leaf] = kernel.make_leaves(number[is_leaf])
         branches = Branches(nodes[remains], self.branches.side[remains])
@@ -210,7 +210,7 @@ LEAF_FEATURE = -2
 
 
 def is_complete(values: np.ndarray) -> bool:
-    """Whether no value is missing."""
+    """Return True if no value is missing."""
     return not np.isnan(values).any()
 
 
@@ -219,7 +219,7 @@ def _within(numbers: np.ndarray, n: int) -> bool:
 
 
 def build_tree(grown: Grown, binned: Binned, sums: Sums) -> Tree:
-    """What was grown, so that rows can be sent down as they are."""
+    """Return the grown tree with splits on raw values instead of bins."""
     is_leaf = grown.nodes[:, growing.LEFT] < 0
     feature = np.where(is_leaf, 0, grown.nodes[:, growing.ATTRIBUTE])
     is_names = np.array([isinstance(one, Names) for one in binned.features])
@@ -232,7 +232,7 @@ def build_tree(grown: Grown, binned: Binned, sums: Sums) -> Tree:
 
 
 def _thresholds(grown: Grown, binned: Binned) -> tuple[np.ndarray, np.ndarray]:
-    """Half-way between the numbers just below and above each cut, and whether missing numbers go left."""
+    """Return the middle between the numbers next to each cut, and a mask of cuts that send missing numbers left."""
     nodes, attributes, n = grown.nodes, binned.attributes, len(grown.nodes)
     attribute = nodes[:, growing.ATTRIBUTE]
     asked = np.flatnonzero((nodes[:, growing.LEFT] >= 0) & (attributes.form[attribute] == ORDERED))
@@ -242,7 +242,7 @@ def _thresholds(grown: Grown, binned: Binned) -> tuple[np.ndarray, np.ndarray]:
     high = np.where(above == missing, np.inf, binned.low[first + above])
     middle = low / 2 + high / 2
     threshold = np.full(n, np.nan)
-    # Half-way may round up to the higher number, which must not go left.
+    # The middle may round up to the higher number, which must not go left.
     threshold[asked] = np.where((middle < high) | np.isinf(high), middle, low)
     missing_left = np.zeros(n, bool)
     word, bit = missing >> 6, (missing & 63).astype(np.uint64)
@@ -251,7 +251,7 @@ def _thresholds(grown: Grown, binned: Binned) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sum_classes(grown: Grown, codes: np.ndarray, weight: np.ndarray, n_classes: int, criterion: str) -> Sums:
-    """Shares of the classes in each node; ``weight`` is empty where all rows weigh 1."""
+    """Return the shares of the classes in each node; ``weight`` is empty if all rows weigh 1."""
     sums, rows = np.zeros((len(grown.nodes), n_classes)), np.empty(len(grown.nodes), np.int64)
     kernel.sum_classes(grown.nodes, grown.samples.order, codes, weight, sums, rows)
     total = sums.sum(axis=1)
@@ -263,7 +263,7 @@ def sum_classes(grown: Grown, codes: np.ndarray, weight: np.ndarray, n_classes: 
 
 
 def sum_numbers(grown: Grown, outputs: np.ndarray, weight: np.ndarray) -> Sums:
-    """Means of the outputs (n, m) in each node, and their mean variance."""
+    """Return the means of the outputs (n, m) in each node, and their mean variance."""
     weight = weight if len(weight) else np.ones(len(outputs))
     m = outputs.shape[1]
     center = np.average(outputs, axis=0, weights=weight)

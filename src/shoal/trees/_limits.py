@@ -1,4 +1,4 @@
-"""How far a tree may lean on each feature: what users say, as what the kernel takes."""
+"""Limits of the reliance of a tree on each feature: parameters of users, as input of the kernel."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SHARES = ("tree", "ensemble")
 
 
 class Leaning(NamedTuple):
-    """The three methods of the paper, for all features alike."""
+    """The three methods of the paper, with the same parameters for all features."""
 
     penalty: float
-    """A feature of sensitivity w counts the impurity that its splits leave 1 + penalty * w times."""
+    """The impurity after a split on a feature of sensitivity w is multiplied by 1 + penalty * w."""
     penalty_stops: bool
     min_level: int
     max_splits: float | None
@@ -32,7 +32,7 @@ class Leaning(NamedTuple):
 
 
 def read_sensitivity(sensitivity: Any, names: Sequence[str] | None, n_features: int) -> np.ndarray:
-    """The sensitivity of each feature, from 0 to 1; 0 where nothing is said."""
+    """Return the sensitivity of each feature, from 0 to 1; 0 by default."""
     weights = np.zeros(n_features)
     if sensitivity is None:
         return weights
@@ -51,16 +51,16 @@ def _place(feature: Any, names: Sequence[str] | None, n_features: int) -> int:
     if names is not None and feature in list(names):
         return list(names).index(feature)
     known = f"{n_features} columns without names, 0 to {n_features - 1}" if names is None else ", ".join(names)
-    raise ShoalError(f"sensitivity names {feature!r}, which is no feature: there are {known}.")
+    raise ShoalError(f"sensitivity names {feature!r}, which is not a feature: the features are {known}.")
 
 
 def is_budgeted(leaning: Leaning, sensitivity: np.ndarray) -> bool:
-    """Whether splits are counted, so that it matters which node is split first."""
+    """Return True if splits are counted, so that the order of the nodes matters."""
     return leaning.max_splits is not None and bool((sensitivity > 0).any())
 
 
 def make_limits(leaning: Leaning, sensitivity: np.ndarray, n_rows: int, budget: np.ndarray | None = None) -> Limits:
-    """Limits for one tree; ``budget`` is what it may spend of one that is shared."""
+    """Return the limits of one tree; ``budget`` is its portion of a shared budget."""
     penalty = 1.0 + leaning.penalty * sensitivity
     return Limits(
         penalised=bool((penalty != 1).any()),
@@ -86,7 +86,7 @@ def _whole_budget(leaning: Leaning, sensitivity: np.ndarray) -> np.ndarray:
 
 
 class SplitBudget:
-    """Splits that the trees of an ensemble share."""
+    """The splits that the trees of an ensemble share."""
 
     def __init__(self, leaning: Leaning, sensitivity: np.ndarray, n_trees: int) -> None:
         self._by_rows = leaning.split_cost == "rows"
@@ -94,11 +94,11 @@ class SplitBudget:
         self._n_trees = n_trees
 
     def portion(self) -> np.ndarray:
-        """What the next tree may spend: an equal part of what is left for it and those that follow."""
+        """Return the portion of the next tree: an equal part of the rest, shared with the trees after it."""
         portion = self._left / self._n_trees
         return portion if self._by_rows else np.ceil(portion - 1e-9)
 
     def spend(self, tree: Tree) -> None:
-        """Take off what a tree spent."""
+        """Subtract the splits of a tree."""
         self._left = self._left - (tree.count_split_rows() if self._by_rows else tree.count_splits())
         self._n_trees -= 1

@@ -1,4 +1,4 @@
-"""Boosted trees (AdaBoost) that lean less on what is sensitive."""
+"""Boosted trees (AdaBoost) that rely less on sensitive features."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ class PrivacyBoostClassifier(LearnsClasses, PrivacyTrees):
     Parameters
     ----------
     n_estimators : int
-        Trees at most; fewer if one errs nowhere, or no better than chance.
+        Maximum number of trees; fewer if one has no errors, or is no better than chance.
     learning_rate : float
-        What every tree's vote is multiplied with.
+        Factor of every tree's vote.
     sensitivity, penalty, penalty_stops, min_level, max_splits, level_by, split_cost, weighted, categorical_features
         As in :class:`PrivacyTreeClassifier`.
     share : {"tree", "ensemble"}
-        Whether ``max_splits`` is for every tree, or for all together: each may then spend an equal part of what is
-        left for it and those that follow.
+        The scope of ``max_splits``: every tree, or all trees together, each with an equal part of the remaining splits.
     criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, max_features, max_leaf_nodes, \
 min_impurity_decrease, class_weight, ccp_alpha, random_state
-        As in :class:`PrivacyTreeClassifier`, for every tree; trees are stumps by default.
+        As in :class:`PrivacyTreeClassifier`, for every tree; trees have depth 1 by default.
 
     Attributes
     ----------
     trees_ : list of Tree
     votes_ : float array (n_trees,)
-        How much each tree counts.
+        Weight of each tree.
     errors_ : float array (n_trees,)
-        The share of the weight of the rows that each tree gets wrong.
+        Weighted error of each tree.
     classes_, feature_importances_, impurity_importances_, n_splits_, sensitivity_
         As in :class:`PrivacyTreeClassifier`, the importances as means over the trees by their votes.
 
@@ -127,7 +126,7 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
             error = float(weight[wrong].sum() / weight.sum())
             if error >= chance and self.trees_:
                 break
-            # A tree that errs nowhere needs no others; one that is no better than chance is kept if it is alone.
+            # A tree without errors needs no others; one that is no better than chance is kept only as the first.
             last = error <= 0 or error >= chance
             vote = 1.0 if last else self.learning_rate * (np.log((1 - error) / error) + np.log(lesson.n_classes - 1))
             self.trees_.append(tree)
@@ -145,7 +144,7 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         return list(zip(self.votes_.tolist(), self.trees_, strict=True))
 
     def _count_votes(self, values: np.ndarray) -> np.ndarray:
-        """Votes for each class (n, classes), from -1 / (classes - 1) to 1."""
+        """Return the votes for each class (n, classes), from -1 / (classes - 1) to 1."""
         n = len(self.classes_)
         total = np.zeros((len(values), n))
         complete = is_complete(values)
@@ -156,13 +155,13 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         return total / self.votes_.sum()
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Votes for each class; of two classes those for the second less those for the first."""
+        """Return the votes for each class; with two classes the difference between the second and the first."""
         values = self._read_rows(X)
         votes = self._count_votes(values)
         return votes[:, 1] - votes[:, 0] if self.n_classes_ == 2 else votes
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes, from the votes as in scikit-learn."""
+        """Return the probabilities of the classes, from the votes as in scikit-learn."""
         values = self._read_rows(X)
         votes = self._count_votes(values)
         return np.asarray(softmax(votes if self.n_classes_ == 2 else votes / max(self.n_classes_ - 1, 1), axis=1))

@@ -1,4 +1,4 @@
-"""A tree as text or as a graph, its sensitive splits marked."""
+"""Export of a tree as text or as a graph, with marks on its sensitive splits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from shoal.trees._features import Names
 from shoal.trees._grown import Tree
 
 MOST_NAMES = 5
-"""Values that are listed of a split on names."""
+"""Maximum number of values to list of a split on nominal values."""
 
 
 class SplitQuestion(NamedTuple):
-    """What a node asks, as the two ways to answer it."""
+    """The conditions of the two branches of a split."""
 
     yes: str
     no: str
@@ -27,18 +27,18 @@ class SplitQuestion(NamedTuple):
 
 
 def export_text(model: PrivacyTrees, *, tree: int = 0, decimals: int = 2, max_depth: int | None = None) -> str:
-    """The rules of a tree, indented; splits on sensitive features are marked by an exclamation mark and their weight.
+    """Return the rules of a tree, indented; an exclamation mark and the weight mark splits on sensitive features.
 
     Parameters
     ----------
-    model : PrivacyTreeClassifier or another of these
-        Fitted.
+    model : PrivacyTreeClassifier or a similar model
+        The fitted model.
     tree : int
-        Which tree of an ensemble.
+        Number of the tree in an ensemble.
     decimals : int
-        Digits behind the point.
+        Number of decimal places.
     max_depth : int, optional
-        What lies deeper is left out.
+        Deeper nodes are omitted.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def export_text(model: PrivacyTrees, *, tree: int = 0, decimals: int = 2, max_de
 
 
 def export_dot(model: PrivacyTrees, *, tree: int = 0, decimals: int = 2, max_depth: int | None = None) -> str:
-    r"""The tree as a graph in the DOT language; nodes that ask about a sensitive feature are red.
+    r"""Return a tree as a graph in the DOT language, with splits on sensitive features in red.
 
     Parameters are those of :func:`export_text`.
 
@@ -113,7 +113,7 @@ def _tree_of(model: PrivacyTrees, number: int) -> Tree:
     check_is_fitted(model, "sensitivity_")
     trees = model._trees()
     if not 0 <= number < len(trees):
-        raise ShoalError(f"There is no tree {number}: the model has {len(trees)}, from 0 on.")
+        raise ShoalError(f"There is no tree {number}: the model has {len(trees)}, numbered from 0.")
     return trees[number][1]
 
 
@@ -126,13 +126,13 @@ def _question(model: PrivacyTrees, tree: Tree, node: int, decimals: int) -> Spli
         return SplitQuestion(f"{name} in {listed}", f"{name} not in {listed}", sensitivity)
     threshold = f"{tree.threshold[node]:.{decimals}f}"
     left = bool(tree.branches.nodes["marks"][node] & kernel.MISSING_LEFT)
-    # Where values may be missing is only worth saying if some were.
+    # Missing values are only mentioned if the feature had some.
     yes, no = (" or missing" if model._saw_missing[j] and goes else "" for goes in (left, not left))
     return SplitQuestion(f"{name} <= {threshold}{yes}", f"{name} > {threshold}{no}", sensitivity)
 
 
 def _names_left(feature: Names, side: np.ndarray) -> list[str]:
-    """Values that go left, with that of missing values."""
+    """Return the values that go left, including missing ones."""
     codes = np.arange(feature.n_bins - 1)
     left = (side[codes >> 6] >> (codes & 63).astype(np.uint64)) & np.uint64(1)
     labels = [*(str(value) for value in feature.values), "(missing)"]
@@ -156,7 +156,7 @@ def _answer(model: PrivacyTrees, tree: Tree, node: int, decimals: int) -> str:
 
 
 def _below(tree: Tree, node: int) -> int:
-    """How many nodes are below one."""
+    """Return the number of nodes below a node."""
     return int(tree._paths[:, [node]].sum()) - 1
 
 
@@ -165,6 +165,6 @@ def _quoted(text: str) -> str:
 
 
 def _red(sensitivity: float) -> str:
-    """White to red."""
+    """Return a color between white and red."""
     rest = round(255 - 120 * sensitivity)
     return f"#ff{rest:02x}{rest:02x}"

@@ -1,4 +1,4 @@
-"""Random forests that lean less on what is sensitive."""
+"""Random forests that rely less on sensitive features."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from shoal.trees._grown import Tree, is_complete
 from shoal.trees._limits import SHARES, SplitBudget, is_budgeted
 
 ROWS_A_BLOCK = 4096
-"""Rows that go down all trees before the next ones do: their values stay near."""
+"""Number of rows that descend all trees together: their values stay in the cache."""
 
 
 class _Forest(PrivacyTrees):
-    """What forests do, of classes or of numbers."""
+    """A forest of classification or regression trees."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _Forest(PrivacyTrees):
         seeds = random.randint(2**31, size=self.n_estimators)
         shared = self.share == "ensemble" and is_budgeted(self._leaning(), self.sensitivity_)
         if shared:
-            # What one tree leaves of the budget is for those that follow.
+            # The unused budget of one tree is passed to the next ones.
             budget = SplitBudget(self._leaning(), self.sensitivity_, self.n_estimators)
             self.trees_ = []
             for seed in seeds.tolist():
@@ -113,7 +113,7 @@ class _Forest(PrivacyTrees):
             self._score_left_out(lesson, seeds)
 
     def _grow_drawn(self, lesson: TrainingRows, seed: int, budget: np.ndarray | None) -> Tree:
-        """Grow one tree on rows that are drawn with replacement."""
+        """Grow one tree on rows drawn with replacement."""
         if not self.bootstrap:
             return self._grow_tree(lesson, seed, None, lesson.weight, budget)
         rows, counts = self._draw_rows(lesson, seed)
@@ -123,7 +123,7 @@ class _Forest(PrivacyTrees):
         return self._grow_tree(lesson, seed, rows, weight, budget)
 
     def _draw_rows(self, lesson: TrainingRows, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows that were drawn, and how often each was."""
+        """Return the drawn rows, and the number of times each was drawn."""
         n, asked = len(lesson.y), self.max_samples
         if asked is not None:
             n = int(asked) if isinstance(asked, numbers.Integral) else max(round(n * asked), 1)
@@ -135,7 +135,7 @@ class _Forest(PrivacyTrees):
         return [(1.0, tree) for tree in self.trees_]
 
     def _average(self, values: np.ndarray) -> np.ndarray:
-        """The mean of what the trees answer."""
+        """Return the mean of the trees' predictions."""
         total = np.zeros((len(values), self.trees_[0].value.shape[1]))
 
         def answer(start: int) -> None:
@@ -149,7 +149,7 @@ class _Forest(PrivacyTrees):
         return total / len(self.trees_)
 
     def _score_left_out(self, lesson: TrainingRows, seeds: np.ndarray) -> None:
-        """Score every row by the trees that have not seen it."""
+        """Score every row by the trees that were not trained on it."""
         values = lesson.values
         total = np.zeros((len(values), self.trees_[0].value.shape[1]))
         times = np.zeros(len(values))
@@ -164,17 +164,17 @@ class _Forest(PrivacyTrees):
 
     @abstractmethod
     def _score_answers(self, answers: np.ndarray, y: np.ndarray) -> float:
-        """Accuracy, or R²."""
+        """Return the accuracy, or R²."""
 
     def apply(self, X: Any) -> np.ndarray:
-        """The leaf of each row in each tree (n_rows, n_trees)."""
+        """Return the leaf of each row in each tree (n_rows, n_trees)."""
         values = self._read_rows(X)
         return np.column_stack([tree.apply(values) for tree in self.trees_])
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.oob_score and not self.bootstrap:
-            raise ShoalError("oob_score=True needs rows that trees have not seen: leave bootstrap=True.")
+            raise ShoalError("oob_score=True needs rows that trees were not trained on: set bootstrap=True.")
 
 
 class PrivacyForestClassifier(LearnsClasses, _Forest):
@@ -183,12 +183,12 @@ class PrivacyForestClassifier(LearnsClasses, _Forest):
     Parameters
     ----------
     n_estimators : int
-        Trees.
+        Number of trees.
     sensitivity, penalty, penalty_stops, min_level, max_splits, level_by, split_cost, weighted, categorical_features
         As in :class:`PrivacyTreeClassifier`.
     share : {"tree", "ensemble"}
-        Whether ``max_splits`` is for every tree, or for all together. Trees are then grown one after the other, and
-        each may spend an equal part of what is left for it and those that follow.
+        The scope of ``max_splits``: every tree, or all trees together. Shared splits are spent by growing the trees one
+        after the other, each with an equal part of the remaining splits.
     criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, max_features, max_leaf_nodes, \
 min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_score, n_jobs, random_state
         As in scikit-learn's ``RandomForestClassifier``. The result does not depend on ``n_jobs``.
@@ -199,7 +199,7 @@ min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_scor
     classes_, feature_importances_, impurity_importances_, n_splits_, sensitivity_
         As in :class:`PrivacyTreeClassifier`, the importances as means over the trees.
     oob_score_ : float
-        Accuracy on rows that trees have not seen, if asked for.
+        Accuracy on out-of-bag rows, with ``oob_score=True``.
 
     Examples
     --------
@@ -272,7 +272,7 @@ min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_scor
         self.class_weight = class_weight
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes, the mean over the trees."""
+        """Return the probabilities of the classes, the mean over the trees."""
         values = self._read_rows(X)
         return self._average(values)
 
@@ -281,10 +281,10 @@ min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_scor
 
 
 class PrivacyForestRegressor(LearnsNumbers, _Forest):
-    """A random forest for numbers, one or several, whose splits avoid sensitive features.
+    """A random forest for one or several numbers whose splits avoid sensitive features.
 
-    Parameters and attributes are those of :class:`PrivacyForestClassifier`, but for classes; the impurity is the
-    variance, and all features are looked at in every node by default.
+    Parameters and attributes are those of :class:`PrivacyForestClassifier`, except those of classes; the impurity is
+    the variance, and every node considers all features by default.
 
     Examples
     --------
@@ -297,7 +297,7 @@ class PrivacyForestRegressor(LearnsNumbers, _Forest):
     """
 
     def predict(self, X: Any) -> np.ndarray:
-        """The mean of what the trees answer."""
+        """Return the mean of the trees' predictions."""
         values = self._read_rows(X)
         return self._shape(self._average(values))
 

@@ -1,4 +1,4 @@
-"""The penalty for LightGBM, which has a hook for it; needs the extra ``boosting``."""
+"""The penalty for LightGBM, by its parameter ``feature_contri``; needs the extra ``boosting``."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ def _is_lightgbm(estimator: Any) -> bool:
 class PrivacyLightGBM(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A LightGBM model whose splits avoid sensitive features.
 
-    What a split on a feature of sensitivity w gains counts ``1 / (1 + penalty * w)`` times when splits are compared
-    (LightGBM's ``feature_contri``). LightGBM reports importances from gains that were lowered so, and a feature seems
-    to matter less than it does; here they are given as if nothing had been lowered.
+    The gain of a split on a feature of sensitivity w is divided by ``1 + penalty * w`` when splits are compared
+    (LightGBM's ``feature_contri``). LightGBM computes importances from these reduced gains, which understates sensitive
+    features; here the importances are computed from the original gains.
 
     Parameters
     ----------
-    estimator : LGBMClassifier, LGBMRegressor or another of LightGBM's
-        What is trained; it stays as it is.
+    estimator : LGBMClassifier, LGBMRegressor or another estimator of LightGBM
+        A copy of it is trained.
     sensitivity : dict or Schema, optional
-        The sensitivity of features, from 0 (none, and that of features not named) to 1; by name or number. Of a schema
-        the sensitive attributes, with 1.
+        The sensitivity of features by name or position, from 0 (the default) to 1. With a schema, its sensitive
+        attributes have 1.
     penalty : float
-        How much less a split on a sensitive feature counts; 0 for no penalty.
+        Weight of the sensitivity in the comparison of splits; 0 for no penalty.
 
     Attributes
     ----------
     estimator_ : estimator
-        The trained one.
+        The trained estimator.
     feature_importances_ : float array (n_features,)
-        The share of each feature in what all splits gain.
+        The share of each feature in the gain of all splits.
     n_splits_ : int array (n_features,)
-        Splits on each feature.
+        Number of splits on each feature.
     sensitivity_ : float array (n_features,)
 
     Examples
@@ -67,7 +67,7 @@ class PrivacyLightGBM(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     sensitivity_: np.ndarray
 
     def fit(self, X: Any, y: Any, **options: Any) -> Self:
-        """Learn from rows and their targets; ``options`` are those of the estimator's ``fit``."""
+        """Learn from rows and their targets; ``options`` are passed to the estimator's ``fit``."""
         check_parameters(self)
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
         self.sensitivity_ = read_sensitivity(self.sensitivity, names, np.shape(X)[1])
@@ -75,41 +75,41 @@ class PrivacyLightGBM(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _shares(self) -> np.ndarray:
-        """What is counted of the gain of each feature."""
+        """Return the factor of the gain of each feature."""
         return np.asarray(1.0 / (1.0 + self.penalty * self.sensitivity_))
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """The share of each feature in what all splits gain, without the penalty."""
+        """The share of each feature in the gain of all splits, without the penalty."""
         check_is_fitted(self, "estimator_")
         gains = self.estimator_.booster_.feature_importance("gain") / self._shares()
         return np.asarray(gains / gains.sum() if gains.sum() > 0 else gains)
 
     @property
     def n_splits_(self) -> np.ndarray:
-        """Splits on each feature."""
+        """Number of splits on each feature."""
         check_is_fitted(self, "estimator_")
         return np.asarray(self.estimator_.booster_.feature_importance("split"))
 
     @property
     def classes_(self) -> np.ndarray:
-        """The classes, of a classifier."""
+        """The classes of a classifier."""
         check_is_fitted(self, "estimator_")
         return np.asarray(self.estimator_.classes_)
 
     def predict(self, X: Any) -> np.ndarray:
-        """What the trained estimator predicts."""
+        """Return the predictions of the trained estimator."""
         check_is_fitted(self, "estimator_")
         return np.asarray(self.estimator_.predict(X))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes."""
+        """Return the probabilities of the classes."""
         check_is_fitted(self, "estimator_")
         return np.asarray(self.estimator_.predict_proba(X))
 
     def score(self, X: Any, y: Any) -> float:
-        """Accuracy, or R²."""
+        """Return the accuracy, or R²."""
         check_is_fitted(self, "estimator_")
         return float(self.estimator_.score(X, y))
 

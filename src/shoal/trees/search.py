@@ -1,4 +1,4 @@
-"""Find how little a model can lean on sensitive features without losing more accuracy than one can afford."""
+"""The search for the least reliance on sensitive features within a bound of the loss of accuracy."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ from shoal.trees._base import PrivacyTrees
 from shoal.trees.gradient import PrivacyLightGBM
 
 NOTHING: dict[str, Any] = {"penalty": 0.0, "penalty_stops": False, "min_level": 0, "max_splits": None}
-"""No method at all: what a model does that knows of no sensitivity."""
+"""The setting without any method: the plain model."""
 PENALTIES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 PENALTIES_OF_GAINS = (0.5, 1.0, 3.0, 9.0, 30.0, 99.0, 1000.0)
 LEVELS = (1, 2, 3, 4, 6, 8)
 SPLITS = (0, 1, 2, 3, 5, 10, 20, 50)
 SPLITS_BESIDE = (1, 3, 10)
-"""Splits that are tried together with a penalty."""
+"""Values of max_splits that are tried with a penalty."""
 SPLITS_SHARED = (2, 5, 10, 20, 50)
-"""Splits that are tried for all trees of an ensemble together."""
+"""Values of max_splits that are tried for all trees of an ensemble together."""
 Risk = Callable[[Any, Any, Any], float]
 
 
 class TriedSetting(NamedTuple):
-    """A setting, and what it costs and gains, means over the folds."""
+    """A setting with its score and risk, means over the folds."""
 
     setting: dict[str, Any]
     score: float
     score_error: float
-    """Standard error of the difference between this score and that without any method."""
+    """Standard error of the difference between this score and that of the plain model."""
     risk: float
-    """By default the importance of the sensitive features, together."""
+    """By default the total importance of the sensitive features."""
     on_frontier: bool
-    """Whether no other setting has both a higher score and a lower risk."""
+    """True if no other setting has both a higher score and a lower risk."""
 
 
 def _are_settings(value: Any) -> bool:
@@ -68,41 +68,41 @@ def _is_splitter(value: Any) -> bool:
 
 
 class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Try settings of the three methods, and train the model that leans least at a bearable cost.
+    """Try settings of the three methods, and train the model with the lowest risk at an acceptable cost.
 
     Parameters
     ----------
-    estimator : PrivacyTreeClassifier, PrivacyLightGBM or another of these
-        With its ``sensitivity``; whatever it says of the three methods is replaced.
+    estimator : PrivacyTreeClassifier, PrivacyLightGBM or a similar model
+        A model with a ``sensitivity``; its parameters of the three methods are replaced.
     max_accuracy_loss : float, optional
-        What the score may fall by, in its own units, against a model that knows of no sensitivity. Among the settings
-        that keep to it the one of the lowest risk is taken. 0.01 if no bound is given.
+        Maximum decrease of the score, in its own units, from the plain model. Among the settings within it, the one
+        with the lowest risk is chosen. 0.01 if no bound is given.
     max_risk : float, optional
-        What the risk may be at most. Among the settings that keep to it (and to ``max_accuracy_loss``, if given) the
-        one of the highest score is taken.
+        Maximum risk. Among the settings within it (and within ``max_accuracy_loss``, if given), the one with the
+        highest score is chosen.
     settings : sequence of dict, optional
-        What is tried; by default each method by itself from mild to strict, and a penalty together with splits.
+        Settings to try; by default each method alone from mild to strict, and a penalty together with splits.
     risk : "importance" or callable
-        What is to be low: the importance of the sensitive features together, or ``risk(model, X, y)`` of a fitted model
-        and rows that it has not seen, such as the advantage of an attack.
+        The risk to minimise: the total importance of the sensitive features, or ``risk(model, X, y)`` of a fitted model
+        and held-out rows, such as the advantage of an attack.
     scoring : str or callable, optional
-        As scikit-learn names it; accuracy or R² by default.
+        The score by its name in scikit-learn; accuracy or R² by default.
     cv : int or splitter
-        Folds; a number of them are drawn from rows in any order.
+        Folds; a number of folds is drawn from shuffled rows.
     n_jobs : int, optional
-        Models that are trained side by side.
+        Number of models that are trained in parallel.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        Trained on all rows with the best setting.
+        The model with the best setting, trained on all rows.
     best_ : TriedSetting
     plain_ : TriedSetting
-        Without any method.
+        The setting without any method.
     tried_ : list of TriedSetting
-        All of them, by risk.
+        All settings, by risk.
     n_splits_ : int
-        Folds.
+        Number of folds.
 
     Examples
     --------
@@ -152,12 +152,12 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """Try the settings on folds of the rows, and train on all of them with the best."""
         check_parameters(self)
         if self.estimator.sensitivity is None:
-            raise ShoalError("The estimator has no sensitive feature: give it a sensitivity.")
+            raise ShoalError("The estimator has no sensitive feature: set its sensitivity.")
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         classes = hasattr(self.estimator, "predict_proba")
         splitter = check_cv(self.cv, y, classifier=classes)
         if isinstance(self.cv, numbers.Number):
-            # Tables are often sorted: folds of rows that follow each other would all be unlike the rest.
+            # Tables are often sorted, and folds of consecutive rows would differ from the rest.
             splitter = type(splitter)(splitter.n_splits, shuffle=True, random_state=0)
         folds = list(splitter.split(np.zeros(len(y)), y))
         self.n_splits_ = len(folds)
@@ -177,7 +177,7 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _try(
         self, X: Any, y: np.ndarray, setting: dict[str, Any], fold: tuple[np.ndarray, np.ndarray]
     ) -> tuple[float, float]:
-        """Score and risk of a model that is trained on a part of the rows."""
+        """Return the score and the risk of a model that is trained on a part of the rows."""
         train, test = fold
         model = clone(self.estimator).set_params(**setting).fit(_take(X, train), y[train])
         unseen = _take(X, test), y[test]
@@ -196,30 +196,30 @@ class PrivacySearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if not low:
             lowest = min(one.risk for one in bearable)
             raise ShoalError(
-                f"No setting that was tried reaches a risk of {self.max_risk:g}; the lowest is {lowest:.3g}: allow "
-                "more of it, or more loss of accuracy."
+                f"No setting reaches a risk of {self.max_risk:g}; the lowest is {lowest:.3g}: allow a higher risk, or "
+                "more loss of accuracy."
             )
         return max(low, key=lambda one: (one.score, -one.risk))
 
     def predict(self, X: Any) -> np.ndarray:
-        """What the best model predicts."""
+        """Return the predictions of the best model."""
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict(X))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes by the best model."""
+        """Return the probabilities of the classes by the best model."""
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict_proba(X))  # type: ignore[attr-defined]
 
     def score(self, X: Any, y: Any) -> float:
-        """The score of the best model."""
+        """Return the score of the best model."""
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y))  # type: ignore[attr-defined]
 
 
 def default_settings(estimator: Any) -> list[dict[str, Any]]:
-    """Each method by itself, from mild to strict, and some together; of LightGBM penalties alone."""
+    """Return settings of each method, from mild to strict, and of some combined; only penalties for LightGBM."""
     if not isinstance(estimator, PrivacyTrees):
         return [{"penalty": one} for one in PENALTIES_OF_GAINS]
     found: list[dict[str, Any]] = [
@@ -234,7 +234,7 @@ def default_settings(estimator: Any) -> list[dict[str, Any]]:
 
 
 def _compare(settings: list[dict[str, Any]], outcomes: np.ndarray) -> list[TriedSetting]:
-    """Means over the folds, and which of them no other beats in both."""
+    """Return the means over the folds, with a mark on settings that no other beats in both."""
     scores, risks = outcomes[:, :, 0].mean(axis=1), outcomes[:, :, 1].mean(axis=1)
     changes = outcomes[:, :, 0] - outcomes[0, :, 0]
     errors = changes.std(axis=1, ddof=1) / np.sqrt(changes.shape[1])
@@ -247,7 +247,7 @@ def _compare(settings: list[dict[str, Any]], outcomes: np.ndarray) -> list[Tried
 
 
 def _take(X: Any, rows: np.ndarray) -> Any:
-    """Some rows of a table or an array."""
+    """Return some rows of a table or an array."""
     if frames.is_frame(X) and all(isinstance(name, str) for name in getattr(X, "column_names", X.columns)):
         return frames.open_frame(X)[rows].to_native()
     return _safe_indexing(X, rows)

@@ -1,4 +1,4 @@
-"""A decision tree that leans less on what is sensitive."""
+"""Decision trees that rely less on sensitive features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.trees._grown import Tree
 
 
 class _OneTree(PrivacyTrees):
-    """What trees do that are trees by themselves."""
+    """A single tree."""
 
     tree_: Tree
 
@@ -23,22 +23,22 @@ class _OneTree(PrivacyTrees):
         return [(1.0, self.tree_)]
 
     def apply(self, X: Any) -> np.ndarray:
-        """The leaf of each row."""
+        """Return the leaf of each row."""
         values = self._read_rows(X)
         return self.tree_.apply(values)
 
     def decision_path(self, X: Any) -> Any:
-        """A sparse matrix that marks the nodes on the path of each row."""
+        """Return a sparse matrix that marks the nodes on the path of each row."""
         values = self._read_rows(X)
         return self.tree_.decision_path(values)
 
     def get_depth(self) -> int:
-        """The depth of the deepest leaf."""
+        """Return the depth of the deepest leaf."""
         check_is_fitted(self, "tree_")
         return self.tree_.max_depth
 
     def get_n_leaves(self) -> int:
-        """How many leaves there are."""
+        """Return the number of leaves."""
         check_is_fitted(self, "tree_")
         return self.tree_.n_leaves
 
@@ -46,39 +46,39 @@ class _OneTree(PrivacyTrees):
 class PrivacyTreeClassifier(LearnsClasses, _OneTree):
     """A decision tree whose splits avoid sensitive features.
 
-    Three methods, alone or together (Goldsteen et al. 2020): **weights**, the impurity that a split on a feature of
-    sensitivity w leaves counts ``1 + penalty * w`` times when splits are compared; **levels**, no split on a sensitive
+    Three methods, separately or combined (Goldsteen et al. 2020): **weights**, the impurity after a split on a feature
+    of sensitivity w is multiplied by ``1 + penalty * w`` when splits are compared; **levels**, no split on a sensitive
     feature above ``min_level``; **splits**, at most ``max_splits`` of them, spent from the root downwards.
 
     Parameters
     ----------
     sensitivity : dict or Schema, optional
-        The sensitivity of features, from 0 (none, and that of features not named) to 1; by name or number. Of a schema
-        the sensitive attributes, with 1.
+        The sensitivity of features by name or position, from 0 (the default) to 1. With a schema, its sensitive
+        attributes have 1.
     penalty : float
-        How much sensitivity adds to the impurity that a split leaves; 0 for no penalty.
+        Weight of the sensitivity in the impurity after a split; 0 for no penalty.
     penalty_stops : bool
-        Whether a split on a sensitive feature, after its penalty, must also beat no split at all; else the node stays a
-        leaf, unless another feature splits it. The published method only compares splits with each other.
+        If true, a split on a sensitive feature must, after its penalty, also be better than no split; else the node
+        stays a leaf, unless another feature splits it. The published method only compares splits with each other.
     min_level : int
-        The depth from which on sensitive features may be split; the root has 0.
+        Minimum depth of splits on sensitive features; the root has 0.
     max_splits : float, optional
-        Splits that each sensitive feature may have. The tree then grows breadth-first.
+        Maximum number of splits on each sensitive feature. The tree then grows breadth-first.
     level_by : {"depth", "visits"}
-        What a level is: the depth of a node, or how many nodes were looked at before it, depth-first and left before
-        right, as the thresholds of the paper seem to count.
+        The level of a node: its depth, or the number of nodes visited before it, depth-first and left before right, as
+        the thresholds of the paper seem to count.
     split_cost : {"one", "rows"}
-        What a split counts: 1, or the share of the rows that it parts.
+        The cost of a split: 1, or the share of the rows that it separates.
     weighted : bool
-        Whether the latter two are milder for features of a sensitivity w below 1: levels count w times, and
-        ``max_splits`` 1/w times.
+        If true, the latter two methods are weaker for features of a sensitivity w below 1: levels are multiplied by w,
+        and ``max_splits`` by 1/w.
     criterion : {"gini", "entropy", "log_loss"}
         The impurity.
     max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, max_features, max_leaf_nodes, \
 min_impurity_decrease, class_weight, ccp_alpha, random_state
-        As in scikit-learn's ``DecisionTreeClassifier``. Of equal splits the first feature's is taken.
+        As in scikit-learn's ``DecisionTreeClassifier``. Ties go to the first feature.
     categorical_features : "from_dtype" or sequence
-        Nominal features beside columns of texts and categories: names, numbers or marks.
+        Nominal features besides columns of texts and categories: names, positions or marks.
 
     Attributes
     ----------
@@ -86,11 +86,11 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         The nodes.
     classes_ : array
     feature_importances_ : float array (n_features,)
-        Shares of what splits on each feature lower the impurity, as in scikit-learn.
+        Shares of the decrease of the impurity by splits on each feature, as in scikit-learn.
     impurity_importances_ : float array (n_features,)
-        The same before it is divided by the sum, as in the paper.
+        The same before division by the sum, as in the paper.
     n_splits_ : int array (n_features,)
-        How many nodes split on each feature.
+        Number of splits on each feature.
     sensitivity_ : float array (n_features,)
 
     Examples
@@ -152,19 +152,19 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         self.class_weight = class_weight
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most frequent class of the leaf of each row."""
+        """Return the most frequent class in the leaf of each row."""
         values = self._read_rows(X)
         likeliest = self.classes_[self.tree_.value.argmax(axis=1)]
         return np.asarray(likeliest[self.tree_.apply(values)])
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes: their shares in the leaf of each row."""
+        """Return the probabilities of the classes: their shares in the leaf of each row."""
         values = self._read_rows(X)
         return self.tree_.answers(values)
 
 
 class PrivacyTreeRegressor(LearnsNumbers, _OneTree):
-    """A decision tree for numbers, one or several, whose splits avoid sensitive features.
+    """A decision tree for one or several numbers whose splits avoid sensitive features.
 
     Parameters and attributes are those of :class:`PrivacyTreeClassifier`; the impurity is the variance.
 
@@ -178,6 +178,6 @@ class PrivacyTreeRegressor(LearnsNumbers, _OneTree):
     """
 
     def predict(self, X: Any) -> np.ndarray:
-        """The mean of the leaf of each row."""
+        """Return the mean of the leaf of each row."""
         values = self._read_rows(X)
         return self._shape(self.tree_.answers(values))

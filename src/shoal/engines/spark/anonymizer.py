@@ -7,9 +7,9 @@ classes. The driver never receives the rows of the table.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -36,6 +36,7 @@ from shoal.engines.partial_release import (
 from shoal.engines.spark.engine import SparkEngine, as_polars, quoted_column
 from shoal.engines.spark.worker import run_generating_task
 from shoal.errors import DataError, ShoalError
+from shoal.parameters import NAMES, SEED, Constraint, Whole, check_parameters, instance_of
 from shoal.partition.losses import Loss
 from shoal.partition.recoding import recodings_that_publish
 from shoal.privacy.rules import membership
@@ -75,6 +76,14 @@ class SparkAnonymizer:
         Rows of each fragment; all rows if each row is released where it is stored.
     """
 
+    _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "method": instance_of(Anonymizer, text="an anonymizer such as Mondrian(schema)"),
+        "rows_per_fragment": Whole(least=1),
+        "y": instance_of(str, text="the name of a column") | None,
+        "missing_marks": instance_of(str, text="a text") | NAMES,
+        "random_state": SEED,
+    }
+
     def __init__(
         self,
         method: Anonymizer,
@@ -99,6 +108,7 @@ class SparkAnonymizer:
         :func:`check` on the written table. The table is read several times: cache it (``table.cache()``) if it takes
         long to compute.
         """
+        check_parameters(self)
         schema = self._checked_schema(table)
         engine = SparkEngine(table, schema, self.missing_marks)
         many = engine.count() > self.rows_per_fragment
