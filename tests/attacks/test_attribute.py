@@ -61,8 +61,8 @@ def table_of(n=160, n_values=3, column=0, seed=0):
 
 def single_trees(model):
     """(vote, tree) of scikit-learn's and our ensembles, with functions of one row."""
-    if hasattr(model, "_trees"):
-        return [(vote, tree.n_node_samples, tree.apply) for vote, tree in model._trees()]
+    if hasattr(model, "weighted_trees"):
+        return [(vote, tree.n_node_samples, tree.apply) for vote, tree in model.weighted_trees()]
     each = [model] if hasattr(model, "tree_") else np.ravel(np.array(model.estimators_, dtype=object)).tolist()
     votes = getattr(model, "estimator_weights_", np.ones(len(each)))
     return [(vote, one.tree_.n_node_samples, one.apply) for vote, one in zip(votes, each)]

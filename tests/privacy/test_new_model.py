@@ -39,7 +39,7 @@ class GuessBound(SensitiveModel):
     key: ClassVar[str] = "guess"
     name: ClassVar[str] = "guess bound"
     better: ClassVar[Better] = "lower"
-    options: ClassVar[tuple[LevelOption, ...]] = (LevelOption("guess", "--guess", "guess bound: share of right guesses."),)
+    options: ClassVar[tuple[LevelOption, ...]] = (LevelOption("guess", "--guess", "guess bound: share of guesses."),)
     control: ClassVar[Control] = Control("guess: share of right guesses", low=0, high=1, step=0.05, above=True)
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"guess": 1.0},)
 

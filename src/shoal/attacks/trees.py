@@ -59,7 +59,7 @@ def _as_they_are(rows: Any) -> Any:
 
 
 def _find_bare_trees(model: Any) -> Trees | None:
-    if hasattr(model, "_trees") and hasattr(model, "_read_rows"):
+    if hasattr(model, "weighted_trees") and hasattr(model, "encode_rows"):
         return _guided_trees(model) if {"tree_", "trees_"} & set(vars(model)) else None
     if hasattr(model, "tree_"):
         return Trees(lambda rows: np.asarray(model.apply(rows))[:, None], [_shares(model.tree_)])
@@ -70,10 +70,10 @@ def _find_bare_trees(model: Any) -> Trees | None:
 
 
 def _guided_trees(model: Any) -> Trees:
-    grown = model._trees()
+    grown = model.weighted_trees()
 
     def leaves(rows: Any) -> np.ndarray:
-        values = model._read_rows(rows)
+        values = model.encode_rows(rows)
         return np.column_stack([tree.apply(values) for _, tree in grown])
 
     return Trees(leaves, [vote * _shares(tree) for vote, tree in grown])
@@ -137,8 +137,8 @@ class _QuickForest:
         self.model = model
         self._prepare = prepare
         self._n_features = forest.n_features_in_
-        self._trees = [_lay(one.tree_) for one in forest.estimators_]
-        asked = np.concatenate([nodes["feature"][:TOP_NODES] for nodes, _ in self._trees])
+        self.weighted_trees = [_lay(one.tree_) for one in forest.estimators_]
+        asked = np.concatenate([nodes["feature"][:TOP_NODES] for nodes, _ in self.weighted_trees])
         self._sorted_by = np.argsort(-np.bincount(asked), kind="stable")[:SORTED_BY]
 
     def _average(self, rows: Any) -> np.ndarray | None:
@@ -156,10 +156,10 @@ class _QuickForest:
         # Similar rows take the same paths, which are then cached: a fifth of the time.
         order = np.lexsort(values[first][:, self._sorted_by[::-1]].T)
         asked = np.ascontiguousarray(values[first[order]])
-        total = np.zeros((len(asked), self._trees[0][1].shape[1]))
-        for nodes, answers in self._trees:
+        total = np.zeros((len(asked), self.weighted_trees[0][1].shape[1]))
+        for nodes, answers in self.weighted_trees:
             kernel.add_answers(nodes, _NO_NAMES, asked, True, answers, 1.0, total)
-        total /= len(self._trees)
+        total /= len(self.weighted_trees)
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         return np.asarray(total[place[labels]])

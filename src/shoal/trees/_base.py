@@ -148,7 +148,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if not {"tree_", "trees_"} & set(state):
             return
-        trees = [tree for _, tree in self._trees()]
+        trees = [tree for _, tree in self.weighted_trees()]
         n, outputs = self.n_features_in_, {tree.value.shape[1] for tree in trees}
         fits = len(self._features) == n and all(tree.n_features == n for tree in trees)
         fits = fits and outputs == {self._n_outputs()}
@@ -181,14 +181,14 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         """Grow the trees."""
 
     @abstractmethod
-    def _trees(self) -> list[tuple[float, Tree]]:
+    def weighted_trees(self) -> list[tuple[float, Tree]]:
         """Return the trees with their weights."""
 
     @property
     def impurity_importances_(self) -> np.ndarray:
         """Decrease of the impurity by splits on each feature: the paper's equations (1) and (2), mean over trees."""
         check_is_fitted(self, "sensitivity_")
-        each = self._trees()
+        each = self.weighted_trees()
         total = sum(share for share, _ in each)
         return np.asarray(sum(share * tree.importances() for share, tree in each) / total)
 
@@ -196,7 +196,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
     def feature_importances_(self) -> np.ndarray:
         """The same as shares of their sum per tree, averaged, as in scikit-learn."""
         check_is_fitted(self, "sensitivity_")
-        found = [(share, tree.importances()) for share, tree in self._trees() if tree.node_count > 1]
+        found = [(share, tree.importances()) for share, tree in self.weighted_trees() if tree.node_count > 1]
         shares = [share * (one / one.sum() if one.sum() > 0 else one) for share, one in found]
         total = np.sum(shares, axis=0) if shares else np.zeros(self.n_features_in_)
         return np.asarray(total / total.sum() if total.sum() > 0 else total)
@@ -205,7 +205,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
     def n_splits_(self) -> np.ndarray:
         """Number of splits on each feature, over all trees."""
         check_is_fitted(self, "sensitivity_")
-        return np.asarray(np.sum([tree.count_splits() for _, tree in self._trees()], axis=0))
+        return np.asarray(np.sum([tree.count_splits() for _, tree in self.weighted_trees()], axis=0))
 
     def _leaning(self) -> Leaning:
         return Leaning(
@@ -319,7 +319,7 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
                 raise ShoalError(f"categorical_features names {one!r}, which is not a feature: choose among {columns}.")
         return by_type
 
-    def _read_rows(self, X: Any) -> np.ndarray:
+    def encode_rows(self, X: Any) -> np.ndarray:
         """Return rows to predict, as numbers."""
         check_is_fitted(self, "sensitivity_")
         frame = self._open_named(X)

@@ -140,7 +140,8 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
             weight /= weight.sum()
         self.votes_, self.errors_ = np.array(votes), np.array(errors)
 
-    def _trees(self) -> list[tuple[float, Tree]]:
+    def weighted_trees(self) -> list[tuple[float, Tree]]:
+        """Return the trees, each with the weight of its vote."""
         return list(zip(self.votes_.tolist(), self.trees_, strict=True))
 
     def _count_votes(self, values: np.ndarray) -> np.ndarray:
@@ -148,7 +149,7 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
         n = len(self.classes_)
         total = np.zeros((len(values), n))
         complete = is_complete(values)
-        for vote, tree in self._trees():
+        for vote, tree in self.weighted_trees():
             ballots = np.full(tree.value.shape, -1.0 / max(n - 1, 1))
             ballots[np.arange(len(ballots)), tree.value.argmax(axis=1)] = 1.0
             kernel.add_answers(*tree.branches, values, complete and tree.asks_numbers, ballots, vote, total)
@@ -156,12 +157,12 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the votes for each class; with two classes the difference between the second and the first."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         votes = self._count_votes(values)
         return votes[:, 1] - votes[:, 0] if self.n_classes_ == 2 else votes
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the classes, from the votes as in scikit-learn."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         votes = self._count_votes(values)
         return np.asarray(softmax(votes if self.n_classes_ == 2 else votes / max(self.n_classes_ - 1, 1), axis=1))

@@ -111,7 +111,7 @@ def export_dot(model: PrivacyTrees, *, tree: int = 0, decimals: int = 2, max_dep
 
 def _tree_of(model: PrivacyTrees, number: int) -> Tree:
     check_is_fitted(model, "sensitivity_")
-    trees = model._trees()
+    trees = model.weighted_trees()
     if not 0 <= number < len(trees):
         raise ShoalError(f"There is no tree {number}: the model has {len(trees)}, numbered from 0.")
     return trees[number][1]

@@ -131,7 +131,7 @@ class _Forest(PrivacyTrees):
         rows = np.flatnonzero(counts)
         return rows, counts[rows]
 
-    def _trees(self) -> list[tuple[float, Tree]]:
+    def weighted_trees(self) -> list[tuple[float, Tree]]:
         return [(1.0, tree) for tree in self.trees_]
 
     def _average(self, values: np.ndarray) -> np.ndarray:
@@ -168,7 +168,7 @@ class _Forest(PrivacyTrees):
 
     def apply(self, X: Any) -> np.ndarray:
         """Return the leaf of each row in each tree (n_rows, n_trees)."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         return np.column_stack([tree.apply(values) for tree in self.trees_])
 
     def _check_parameters(self) -> None:
@@ -273,7 +273,7 @@ min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_scor
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the classes, the mean over the trees."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         return self._average(values)
 
     def _score_answers(self, answers: np.ndarray, y: np.ndarray) -> float:
@@ -298,7 +298,7 @@ class PrivacyForestRegressor(LearnsNumbers, _Forest):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the mean of the trees' predictions."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         return self._shape(self._average(values))
 
     def _score_answers(self, answers: np.ndarray, y: np.ndarray) -> float:

@@ -19,17 +19,17 @@ class _OneTree(PrivacyTrees):
     def _grow(self, lesson: TrainingRows, random: np.random.RandomState) -> None:
         self.tree_ = self._grow_tree(lesson, int(random.randint(2**31)), None, lesson.weight)
 
-    def _trees(self) -> list[tuple[float, Tree]]:
+    def weighted_trees(self) -> list[tuple[float, Tree]]:
         return [(1.0, self.tree_)]
 
     def apply(self, X: Any) -> np.ndarray:
         """Return the leaf of each row."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         return self.tree_.apply(values)
 
     def decision_path(self, X: Any) -> Any:
         """Return a sparse matrix that marks the nodes on the path of each row."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         return self.tree_.decision_path(values)
 
     def get_depth(self) -> int:
@@ -153,13 +153,13 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most frequent class in the leaf of each row."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         likeliest = self.classes_[self.tree_.value.argmax(axis=1)]
         return np.asarray(likeliest[self.tree_.apply(values)])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the classes: their shares in the leaf of each row."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         return self.tree_.answers(values)
 
 
@@ -179,5 +179,5 @@ class PrivacyTreeRegressor(LearnsNumbers, _OneTree):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the mean of the leaf of each row."""
-        values = self._read_rows(X)
+        values = self.encode_rows(X)
         return self._shape(self.tree_.answers(values))
