@@ -29,9 +29,9 @@ from shoal.data.table import encode
 from shoal.datasets import make_census
 from shoal.engines.base import CoarseTree, SplitTest
 from shoal.engines.fragments import _merge_small, fragment, merge_leaves
-from shoal.engines.partial_release import release_fragment
+from shoal.engines.partial_release import PartialLoss, add_losses, as_numbers, from_numbers, release_fragment
 from shoal.errors import GuaranteeError
-from shoal.partition.losses import all_losses
+from shoal.partition.losses import all_losses, sum_sizes
 from shoal.partition.table_summary import TableSummary
 from tables import tables
 
@@ -274,3 +274,21 @@ def test_cuts_between_groups_tear_few_of_them():
     assert {test.attribute for test in cut.tree.tests if test is not None} == {"town"}
     assert len(cut.rows) == 3
     assert sorted(cut.rows.tolist()) == sorted(frame["town"].value_counts()["count"].to_list())
+
+
+def test_losses_are_the_same_as_sums_of_numbers():
+    """Spark adds up the numbers of parts while rows pass."""
+    frame, schema = make_census(300)
+    names, parts = [one.name for one in schema.quasi], []
+    for start, stop, k in ((0, 100, 10), (100, 180, 8), (180, 300, 30)):
+        table, labels = encode(frame[start:stop], schema), np.arange(stop - start) // k
+        labels[:5] = -1 if start else labels[:5]
+        sizes = sum_sizes(np.bincount(labels[labels >= 0]), int((labels < 0).sum()))
+        parts.append(PartialLoss(sizes, all_losses(table, labels, is_part=True)))
+    summed = from_numbers(np.sum([as_numbers(part) for part in parts], axis=0).tolist(), names)
+    expected = add_losses(parts)
+    assert summed.sizes.n_rows == 300
+    for found in (summed.loss, add_losses([summed])):
+        assert found.values == pytest.approx(expected.values, nan_ok=True)
+        assert found.by_attribute == pytest.approx(expected.by_attribute)
+    assert expected.discernibility == sum(part.loss.discernibility for part in parts) + 5 * (220 + 180)

@@ -20,8 +20,6 @@ from shoal.parameters import SEED, Constraint, Whole
 from shoal.partition.recoding import recodings_that_publish
 from shoal.privacy.models import PrivacyModel, check_constraints
 
-USABLE = ("auto", *recodings_that_publish("row", "values", "numbers"))
-"""Recodings that keep the domain of the values, so that a model trained on a release accepts raw rows."""
 _SET_BY_THE_CELL = ("schema", "k", "random_state")
 
 
@@ -141,12 +139,17 @@ def _method(given: Any, shared: Mapping[str, Any]) -> tuple[str, Method]:
                 f"{constraint.describe()} is about a population of which only some rows are released, but models are "
                 "compared on the same rows: leave it out."
             )
-    if options["recoding"] not in USABLE:
+    if options["recoding"] not in usable_recodings():
         raise ShoalError(
             f"recoding={options['recoding']!r} does not suit a model that must accept raw rows: "
-            f"choose {', '.join(USABLE)}."
+            f"choose {', '.join(usable_recodings())}."
         )
     return str(label), Method(name, options, "model" in known and "model" not in options)
+
+
+def usable_recodings() -> list[str]:
+    """Return the recodings that keep the domain of the values, so that a model of a release accepts raw rows."""
+    return ["auto", *recodings_that_publish("row", "values", "numbers")]
 
 
 def usable_recoding(method: str, recoding: str | None) -> str:
@@ -154,7 +157,7 @@ def usable_recoding(method: str, recoding: str | None) -> str:
     if recoding is not None:
         return recoding
     own: str = inspect.signature(find_method(method)).parameters["recoding"].default
-    return own if own in USABLE else "representative"
+    return own if own in usable_recodings() else "representative"
 
 
 def _parameters(anonymizer: Anonymizer, shared: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +166,7 @@ def _parameters(anonymizer: Anonymizer, shared: Mapping[str, Any]) -> dict[str, 
     own = {name: value for name, value in own.items() if name not in _SET_BY_THE_CELL}
     if own.get("model", "") is None:
         del own["model"]
-    if own["recoding"] not in USABLE:
+    if own["recoding"] not in usable_recodings():
         own["recoding"] = shared["recoding"] or "representative"
     return own | {"constraints": (*check_constraints(own["constraints"]), *shared["constraints"])}
 

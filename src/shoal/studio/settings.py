@@ -8,7 +8,7 @@ from typing import Any
 from shoal.anonymizers import find_method
 from shoal.data.schema import Schema
 from shoal.errors import ShoalError
-from shoal.evaluation.plan import USABLE, usable_recoding
+from shoal.evaluation.plan import usable_recoding, usable_recodings
 from shoal.models.named import model_names
 from shoal.parameters import Constraint, Real, Whole, constraints_of
 from shoal.partition.recoding import describe_recodings
@@ -79,7 +79,7 @@ class Settings:
     @property
     def recoding_for_models(self) -> str:
         """Recoding of a release that a model is trained on, which keeps the domain of the values."""
-        return usable_recoding(self.method, self.recoding if self.recoding in USABLE else None)
+        return usable_recoding(self.method, self.recoding if self.recoding in usable_recodings() else None)
 
     def options(self) -> dict[str, Any]:
         """Return additional parameters of the method."""
