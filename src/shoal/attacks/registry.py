@@ -1,7 +1,7 @@
 """The registry of attacks: the risks of an audit, the attacks on each, and how their results are judged and worded.
 
-A public module of this package adds an attack by ``@attack_on(risk, name, ...)``, on a :class:`AuditRisk` of its own or
-of another module. Audits, their pages, numbers and tables iterate over the registry: no other file names the attack.
+A public module of this package adds an attack by ``@attack_on(risk, name, ...)``, on an :class:`AuditRisk` of its own
+or of another module. Audits, their pages, numbers and tables iterate over the registry: no other file names the attack.
 """
 
 from __future__ import annotations
