@@ -238,10 +238,10 @@ def constraints_of(estimator: type) -> dict[str, Constraint]:
     return found
 
 
-def check_parameters(estimator: Any) -> None:
-    """Refuse parameters of an estimator that its table does not allow."""
+def check_parameters(estimator: Any, owner: str = "") -> None:
+    """Refuse parameters of an estimator, or of a named owner, that its table does not allow."""
     for name, constraint in constraints_of(type(estimator)).items():
-        constraint.check(name, getattr(estimator, name))
+        constraint.check(name, getattr(estimator, name), owner)
 
 
 def instance_of(*types: type, text: str = "") -> Described:

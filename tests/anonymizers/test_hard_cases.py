@@ -228,7 +228,7 @@ def test_libraries_agree_on_whole_numbers_with_missing_values():
         (lambda: Attribute("a", kind="ordinal", order=3), "must be a list"),
         (lambda: Schema(["age"]), "made of Attributes, not of 'age'"),
         (lambda: Mondrian(k=1).fit(pd.DataFrame([[1], [2]])), "Column 0 has a name that is not text"),
-        (lambda: KMap(2, None), "needs the name of the column"),
+        (lambda: KMap(2, None), "must be the name of the column"),
         (lambda: anonymize(pl.DataFrame({"age": [1.7e308, -1.7e308]}), AGE, 1), "scale it down"),
         (lambda: anonymize(pl.DataFrame({"age": pl.Series([1], dtype=pl.Int128)}), AGE, 1), "convert it"),
         (lambda: Mondrian(k=1).fit(np.array([["a"], [1]], dtype=object)), "mixes texts and other values"),

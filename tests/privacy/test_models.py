@@ -23,6 +23,7 @@ from shoal.data.hierarchy.hierarchy import Hierarchy
 from shoal.data.schema import Attribute, Schema
 from shoal.data.table import Table, encode
 from shoal.errors import SchemaError, ShoalError
+from shoal.parameters import constraints_of
 from shoal.privacy.counts import Counts, count_groups
 from shoal.privacy.models import (
     MODELS,
@@ -500,35 +501,44 @@ def wrong(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: KAnonymity(0), "k-anonymity needs a whole number k of at least 1, not 0: choose k=2 or more."),
-        (lambda: KAnonymity(wrong(2.5)), "k-anonymity needs a whole number k of at least 1, not 2.5"),
-        (lambda: KAnonymity(True), "not True"),
-        (lambda: KAnonymity(wrong("5")), "not '5'"),
-        (lambda: KMap(0, "in"), "k-map needs a whole number k"),
-        (lambda: AlphaKAnonymity(0, 2), "(alpha, k)-anonymity needs a number alpha above 0 and at most 1, not 0"),
-        (lambda: AlphaKAnonymity(1.1, 2), "not 1.1"),
-        (lambda: AlphaKAnonymity(0.5, 0), "(alpha, k)-anonymity needs a whole number k"),
-        (lambda: LDiversity(0), "l-diversity needs a whole number l of at least 1, not 0"),
-        (lambda: LDiversity(2.5), "l-diversity needs a whole number l of at least 1, not 2.5"),
-        (lambda: LDiversity(0.5, "entropy"), "l-diversity needs a number l of at least 1, not 0.5"),
-        (lambda: LDiversity(2, "recursive"), "recursive l-diversity needs a number c above 0, not None"),
-        (lambda: LDiversity(2, "recursive", -1), "not -1"),
+        (lambda: KAnonymity(0), "k of k-anonymity must be a whole number of at least 1, got 0."),
+        (lambda: KAnonymity(wrong(2.5)), "k of k-anonymity must be a whole number of at least 1, got 2.5"),
+        (lambda: KAnonymity(True), "got True"),
+        (lambda: KAnonymity(wrong("5")), "got '5'"),
+        (lambda: KMap(0, "in"), "k of k-map must be a whole number"),
+        (
+            lambda: AlphaKAnonymity(0, 2),
+            "alpha of (alpha, k)-anonymity must be a number above 0 and of at most 1, got 0",
+        ),
+        (lambda: AlphaKAnonymity(1.1, 2), "got 1.1"),
+        (lambda: AlphaKAnonymity(0.5, 0), "k of (alpha, k)-anonymity must be a whole number"),
+        (lambda: LDiversity(0), "l of l-diversity must be a number of at least 1, got 0"),
+        (lambda: LDiversity(2.5), "l of l-diversity must be a whole number of at least 1, got 2.5"),
+        (lambda: LDiversity(0.5, "entropy"), "l of l-diversity must be a number of at least 1, got 0.5"),
+        (lambda: LDiversity(2, "recursive"), "c of recursive l-diversity must be a number above 0, got None"),
+        (lambda: LDiversity(2, "recursive", -1), "got -1"),
         (lambda: LDiversity(2, c=2), "l-diversity of the distinct kind has no c, but c=2 was given"),
         (
             lambda: LDiversity(2, wrong("shannon")),
-            "l-diversity has no kind 'shannon': choose one of 'distinct', 'entropy'",
+            "kind of l-diversity must be 'distinct', 'entropy' or 'recursive', got 'shannon'.",
         ),
-        (lambda: TCloseness(1.2), "t-closeness needs a number t from 0 to 1, not 1.2: choose t in that range."),
-        (lambda: TCloseness(-0.1), "not -0.1"),
-        (lambda: TCloseness(math.nan), "not nan"),
-        (lambda: TCloseness(0.1, wrong("euclid")), "t-closeness has no distance 'euclid'"),
-        (lambda: DeltaDisclosure(0), "delta-disclosure needs a number delta above 0, not 0"),
-        (lambda: BetaLikeness(0), "beta-likeness needs a number beta above 0, not 0"),
-        (lambda: BetaLikeness(math.inf), "not inf"),
-        (lambda: BetaLikeness(1, wrong("strong")), "beta-likeness has no kind 'strong'"),
+        (lambda: TCloseness(1.2), "t of t-closeness must be a number from 0 to 1, got 1.2."),
+        (lambda: TCloseness(-0.1), "got -0.1"),
+        (lambda: TCloseness(math.nan), "got nan"),
+        (
+            lambda: TCloseness(0.1, wrong("euclid")),
+            "distance of t-closeness must be 'auto', 'equal', 'ordered' or 'hierarchical', got 'euclid'.",
+        ),
+        (lambda: DeltaDisclosure(0), "delta of delta-disclosure must be a number above 0, got 0"),
+        (lambda: BetaLikeness(0), "beta of beta-likeness must be a number above 0, got 0"),
+        (lambda: BetaLikeness(math.inf), "got inf"),
+        (
+            lambda: BetaLikeness(1, wrong("strong")),
+            "kind of beta-likeness must be 'basic' or 'enhanced', got 'strong'.",
+        ),
         (lambda: DeltaPresence(0.5, 0.2, "in"), "delta-presence needs low ≤ high, not low=0.5 and high=0.2"),
-        (lambda: DeltaPresence(-1, 0.2, "in"), "delta-presence needs a number low from 0 to 1, not -1"),
-        (lambda: DeltaPresence(0, 2, "in"), "delta-presence needs a number high from 0 to 1, not 2"),
+        (lambda: DeltaPresence(-1, 0.2, "in"), "low of delta-presence must be a number from 0 to 1, got -1"),
+        (lambda: DeltaPresence(0, 2, "in"), "high of delta-presence must be a number from 0 to 1, got 2"),
     ],
 )
 def test_bad_parameters_get_one_sentence(make: Any, says: str) -> None:
@@ -537,6 +547,22 @@ def test_bad_parameters_get_one_sentence(make: Any, says: str) -> None:
     assert says in str(caught.value)
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_fields_are_refused_by_their_table(model: type[PrivacyModel]) -> None:
+    of_population: dict[str, Any] = {
+        "kmap": {"k": 2, "attribute": "in"},
+        "presence": {"low": 0, "high": 1, "attribute": "in"},
+    }
+    good = model(**(of_population.get(model.key) or model.standard[0]))
+    table = constraints_of(model)
+    assert set(table) >= {option.field for option in model.options}
+    for field, constraint in table.items():
+        for value in constraint.bad:
+            with pytest.raises(ShoalError) as caught:
+                replace(good, **{field: value})  # type: ignore[type-var]
+            assert str(caught.value).startswith(f"{field} of {model.name} must be "), value
 
 
 def study(**columns: Any) -> Table:

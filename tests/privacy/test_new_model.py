@@ -26,7 +26,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shoal.privacy.base import Better, Control, LevelOption, PrivacyModel, Rule, SensitiveModel, check_real, check_whole
+from shoal.parameters import Real, Whole
+from shoal.privacy.base import Better, Control, LevelOption, PrivacyModel, Rule, SensitiveModel
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,9 @@ class GuessBound(SensitiveModel):
     name: ClassVar[str] = "guess bound"
     better: ClassVar[Better] = "lower"
     options: ClassVar[tuple[LevelOption, ...]] = (LevelOption("guess", "--guess", "guess bound: share of guesses."),)
-    control: ClassVar[Control] = Control("guess: share of right guesses", low=0, high=1, step=0.05, above=True)
+    control: ClassVar[Control] = Control("guess: share of right guesses", Real(above=0, most=1), step=0.05)
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"guess": 1.0},)
-
-    def __post_init__(self):
-        check_real(self.name, "guess", self.guess, "above 0 and at most 1", lambda a: 0 < a <= 1)
+    _parameter_constraints: ClassVar[dict] = {"guess": Real(above=0, most=1)}
 
     def describe(self):
         return f"guess bound {self.guess:g} of {self.subject}"
@@ -69,9 +68,7 @@ class Crowd(PrivacyModel):
     about_population: ClassVar[bool] = True
     options: ClassVar[tuple[LevelOption, ...]] = (LevelOption("crowd", "--crowd", "crowd: rows of the population."),)
     at_least: ClassVar[int] = 2
-
-    def __post_init__(self):
-        check_whole(self.name, "crowd", self.crowd)
+    _parameter_constraints: ClassVar[dict] = {"crowd": Whole(least=1)}
 
     def describe(self):
         return f"crowd of {self.crowd} in {self.attribute}"
@@ -140,7 +137,7 @@ def test_every_check_measures_it(toy):
     checked = check(people(), SCHEMA, [toy.GuessBound(0.9)])
     assert not checked.holds
     assert checked.measured[0].model == "guess bound 0.9 of every sensitive attribute"
-    with pytest.raises(ShoalError, match=r"guess bound needs a number guess above 0 and at most 1, not 2: choose"):
+    with pytest.raises(ShoalError, match=r"guess of guess bound must be a number above 0 and of at most 1, got 2\."):
         toy.GuessBound(2)
 
 
@@ -201,7 +198,7 @@ def test_the_studio_offers_it(toy):
     assert settings.to_dict()["guess"] == 0.5
     assert Settings.from_dict(settings.to_dict()) == settings
     assert settings.constraints()[1] == toy.GuessBound(0.5)
-    with pytest.raises(ShoalError, match=r"guess=0: choose a number above 0 and up to 1, or leave it empty\."):
+    with pytest.raises(ShoalError, match=r"guess must be a number above 0 and of at most 1, got 0\."):
         settings.changed(guess=0)
     desk = SimpleNamespace(settings=settings, source={"name": "census"})
     assert "--l 2 --guess 0.5" in exports.command(desk)
@@ -229,11 +226,11 @@ def test_commands_have_its_options(file, tmp_path):
     people().write_csv(tmp_path / "people.csv")
     SCHEMA.to_toml(tmp_path / "people.toml")
     commands = {
-        **{f"{name} --help": (0, "guess bound: share of") for name in ("anonymize", "check", "protect", "frontier")},
+        **{f"{name} --help": (0, "guess bound: share") for name in ("anonymize", "check", "protect", "frontier")},
         "anonymize people.csv --schema people.toml --k 3 --guess 0.6 --out out.csv --json": (0, '"key": "guess"'),
         "check out.csv --schema people.toml --guess 0.6 --json": (0, '"holds": true'),
         "check people.csv --schema people.toml --guess 0.6": (1, "guess bound 0.6 of every sensitive attribute"),
-        "check people.csv --schema people.toml --guess 2": (2, "shoal: guess bound needs a number guess above 0"),
+        "check people.csv --schema people.toml --guess 2": (2, "shoal: guess of guess bound must be a number above 0"),
         "check people.csv --schema people.toml --guess few": (2, "'--guess': 'few' is not a number"),
         "check people.csv --schema people.toml --crowd 5": (2, "--crowd 5 needs --members"),
         "check people.csv --schema people.toml --crowd 5 --members in_study --json": (1, '"key": "crowd"'),

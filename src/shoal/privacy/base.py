@@ -7,13 +7,13 @@ Nothing heavy is imported before a level is measured, because the command line l
 from __future__ import annotations
 
 import math
-import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from shoal.errors import SchemaError, ShoalError
+from shoal.errors import SchemaError
+from shoal.parameters import Described, Real, Whole, check_parameters
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from shoal.privacy.counts import Counts
 
 Better = Literal["higher", "lower", "within"]
+MEMBERS = Described(
+    "the name of the column that says which rows are released", lambda name: name and isinstance(name, str)
+)
 
 MODELS: dict[str, type[PrivacyModel]] = {}
 """All privacy models by key, in the order in which options are listed; a class enters when it is defined."""
@@ -42,29 +45,14 @@ class Control(NamedTuple):
     """The field of the studio's pages in which people set the level of a model."""
 
     label: str
-    low: float
-    high: float
+    levels: Whole | Real
+    """The levels that can be set."""
     step: float
-    """Steps of 1: only whole numbers can be set."""
-    above: bool = False
-    """True if levels must be above ``low``, which itself is refused."""
 
     @property
-    def is_whole(self) -> bool:
-        """True if only whole numbers can be set."""
-        return self.step == 1
-
-    def takes(self, level: object) -> bool:
-        """Tell whether a level can be set."""
-        kind = int if self.is_whole else (int, float)
-        if isinstance(level, bool) or not isinstance(level, kind) or not self.low <= level <= self.high:
-            return False
-        return level > self.low or not self.above
-
-    def describe(self) -> str:
-        """Say which levels can be set."""
-        start = f"above {self.low:,g} and up to" if self.above else f"from {self.low:,g} to"
-        return f"a {'whole ' * self.is_whole}number {start} {self.high:,g}"
+    def low(self) -> float | None:
+        """The lowest level that can be typed; it may be refused."""
+        return self.levels.above if isinstance(self.levels, Real) and self.levels.least is None else self.levels.least
 
 
 class LevelOption(NamedTuple):
@@ -88,7 +76,8 @@ class LevelOption(NamedTuple):
 class PrivacyModel(ABC):
     """A level of protection that every group must reach, as a frozen dataclass.
 
-    A subclass with a ``key`` is a privacy model, and registers itself in `MODELS`.
+    A subclass with a ``key`` is a privacy model, and registers itself in `MODELS`. Its ``_parameter_constraints`` say
+    which values its fields may have.
 
     Attributes
     ----------
@@ -132,6 +121,9 @@ class PrivacyModel(ABC):
     def __init_subclass__(cls) -> None:
         if "key" in vars(cls):
             MODELS[cls.key] = cls
+
+    def __post_init__(self) -> None:
+        check_parameters(self, self.name)
 
     # Levels
 
@@ -252,32 +244,3 @@ class SensitiveModel(PrivacyModel):
 
 def _sensitive(counts: Counts) -> dict[str, Column]:
     return {name: counts.columns[name] for name in counts.sensitive}
-
-
-# Checks of the fields of models
-
-
-def check_whole(model: str, name: str, value: object) -> None:
-    """Refuse a value that is not a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ShoalError(f"{model} needs a whole number {name} of at least 1, not {value!r}: choose {name}=2 or more.")
-
-
-def check_real(model: str, name: str, value: object, where: str, fits: Any) -> None:
-    """Refuse a value that is not a finite number, or does not fit where it must be."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value) or not fits(value):  # type: ignore[arg-type]
-        raise ShoalError(f"{model} needs a number {name} {where}, not {value!r}: choose {name} in that range.")
-
-
-def check_column(model: str, attribute: object) -> None:
-    """Refuse a value that cannot be the name of the column of released rows."""
-    if not isinstance(attribute, str) or not attribute:
-        raise ShoalError(f"{model} needs the name of the column that says which rows are released, not {attribute!r}.")
-
-
-def check_choice(model: str, name: str, value: object, choices: Collection[str]) -> None:
-    """Refuse a value that is not one of the choices."""
-    if value not in choices:
-        there = ", ".join(repr(choice) for choice in choices)
-        raise ShoalError(f"{model} has no {name} {value!r}: choose one of {there}.")

@@ -13,19 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from shoal.errors import SchemaError, ShoalError
+from shoal.parameters import Choice, Constraint, Real, Whole
+from shoal.privacy.base import MEMBERS, Better, Control, LevelOption, PrivacyModel, Rule, SensitiveModel
 from shoal.privacy.base import MODELS as MODELS
-from shoal.privacy.base import (
-    Better,
-    Control,
-    LevelOption,
-    PrivacyModel,
-    Rule,
-    SensitiveModel,
-    check_choice,
-    check_column,
-    check_real,
-    check_whole,
-)
 
 if TYPE_CHECKING:
     from shoal.data.table import Column
@@ -52,10 +42,8 @@ class KAnonymity(PrivacyModel):
     name: ClassVar[str] = "k-anonymity"
     better: ClassVar[Better] = "higher"
     standard: ClassVar[tuple[dict[str, Any], ...]] = ({"k": 1},)
+    _parameter_constraints: ClassVar[dict[str, Constraint]] = {"k": Whole(least=1)}
     attribute: str | None = field(default=None, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        check_whole(self.name, "k", self.k)
 
     @property
     def at_least(self) -> int:
@@ -117,21 +105,24 @@ class LDiversity(SensitiveModel):
         LevelOption("kind", "--l-kind", "Kind of l-diversity: distinct (default), entropy or recursive."),
         LevelOption("c", "--c", "Factor c of recursive (c, l)-diversity."),
     )
-    control: ClassVar[Control | None] = Control("l: sensitive values in a group", low=2, high=1000, step=1)
+    control: ClassVar[Control | None] = Control("l: sensitive values per group", Whole(2, 1000), step=1)
+    _parameter_constraints: ClassVar[dict[str, Constraint]] = {
+        "kind": Choice(get_args(DiversityKind)),
+        "l": Real(least=1),
+        "c": Real(above=0) | None,
+    }
 
     def __post_init__(self) -> None:
-        check_choice(self.name, "kind", self.kind, get_args(DiversityKind))
-        if self.kind == "entropy":
-            check_real(self.name, "l", self.l, "of at least 1", lambda a: a >= 1)
-        else:
-            check_whole(self.name, "l", self.l)
+        super().__post_init__()
+        if self.kind != "entropy":
+            Whole(least=1).check("l", self.l, self.name)
         if self.kind != "recursive" and self.c is not None:
             raise ShoalError(
                 f"l-diversity of the {self.kind} kind has no c, but c={self.c!r} was given: "
                 "leave it out, or use kind='recursive'."
             )
         if self.kind == "recursive":
-            check_real("recursive l-diversity", "c", self.c, "above 0", lambda a: a > 0)
+            Real(above=0).check("c", self.c, "recursive l-diversity")
 
     @property
     def better(self) -> Better:
@@ -211,11 +202,11 @@ class TCloseness(SensitiveModel):
             "distance", "--t-distance", "Distance of t-closeness: auto (default), equal, ordered or hierarchical."
         ),
     )
-    control: ClassVar[Control | None] = Control("t: distance to the whole table", low=0, high=1, step=0.05, above=True)
-
-    def __post_init__(self) -> None:
-        check_real(self.name, "t", self.t, "from 0 to 1", lambda a: 0 <= a <= 1)
-        check_choice(self.name, "distance", self.distance, get_args(Distance))
+    control: ClassVar[Control | None] = Control("t: distance to the whole table", Real(above=0, most=1), step=0.05)
+    _parameter_constraints: ClassVar[dict[str, Constraint]] = {
+        "t": Real(least=0, most=1),
+        "distance": Choice(get_args(Distance)),
+    }
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
@@ -277,9 +268,7 @@ class DeltaDisclosure(SensitiveModel):
     options: ClassVar[tuple[LevelOption, ...]] = (
         LevelOption("delta", "--delta", "delta-disclosure: log ratio of shares in group and table."),
     )
-
-    def __post_init__(self) -> None:
-        check_real(self.name, "delta", self.delta, "above 0", lambda a: a > 0)
+    _parameter_constraints: ClassVar[dict[str, Constraint]] = {"delta": Real(above=0)}
 
     @property
     def joined_only_if(self) -> str | None:
@@ -327,10 +316,10 @@ class BetaLikeness(SensitiveModel):
         LevelOption("beta", "--beta", "beta-likeness: gain of a share in a group."),
         LevelOption("kind", "--beta-kind", "Kind of beta-likeness: basic (default) or enhanced."),
     )
-
-    def __post_init__(self) -> None:
-        check_real(self.name, "beta", self.beta, "above 0", lambda a: a > 0)
-        check_choice(self.name, "kind", self.kind, get_args(LikenessKind))
+    _parameter_constraints: ClassVar[dict[str, Constraint]] = {
+        "beta": Real(above=0),
+        "kind": Choice(get_args(LikenessKind)),
+    }
 
     def title(self) -> str:
         """Name the model, its kind, and what it looks at."""
@@ -374,10 +363,7 @@ class AlphaKAnonymity(SensitiveModel):
     options: ClassVar[tuple[LevelOption, ...]] = (
         LevelOption("alpha", "--alpha", "(alpha, k)-anonymity: largest share of a value in a group."),
     )
-
-    def __post_init__(self) -> None:
-        check_real(self.name, "alpha", self.alpha, "above 0 and at most 1", lambda a: 0 < a <= 1)
-        check_whole(self.name, "k", self.k)
+    _parameter_constraints: ClassVar[dict[str, Constraint]] = {"alpha": Real(above=0, most=1), "k": Whole(least=1)}
 
     @property
     def at_least(self) -> int:
@@ -427,10 +413,7 @@ class KMap(PrivacyModel):
     options: ClassVar[tuple[LevelOption, ...]] = (
         LevelOption("k", "--kmap", "k-map: rows of the population that a released row may be."),
     )
-
-    def __post_init__(self) -> None:
-        check_whole(self.name, "k", self.k)
-        check_column(self.name, self.attribute)
+    _parameter_constraints: ClassVar[dict[str, Constraint]] = {"k": Whole(least=1), "attribute": MEMBERS}
 
     def describe(self) -> str:
         """Say in a few words what is asked for."""
@@ -469,11 +452,14 @@ class DeltaPresence(PrivacyModel):
         LevelOption("low", "--presence-low", "delta-presence: least share of a group.", default=0.0),
         LevelOption("high", "--presence-high", "delta-presence: largest share of a group.", default=1.0),
     )
+    _parameter_constraints: ClassVar[dict[str, Constraint]] = {
+        "attribute": MEMBERS,
+        "low": Real(least=0, most=1),
+        "high": Real(least=0, most=1),
+    }
 
     def __post_init__(self) -> None:
-        check_column(self.name, self.attribute)
-        check_real(self.name, "low", self.low, "from 0 to 1", lambda a: 0 <= a <= 1)
-        check_real(self.name, "high", self.high, "from 0 to 1", lambda a: 0 <= a <= 1)
+        super().__post_init__()
         if self.low > self.high:
             raise ShoalError(
                 f"delta-presence needs low ≤ high, not low={self.low!r} and high={self.high!r}: swap them."

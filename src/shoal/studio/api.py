@@ -15,6 +15,7 @@ from shoal import __version__
 from shoal.anonymizers import describe_methods
 from shoal.data.schema import KINDS, ROLES
 from shoal.errors import ShoalError
+from shoal.parameters import Whole
 from shoal.partition.recoding import describe_recodings
 from shoal.privacy.base import Control
 from shoal.studio import exports, hierarchies
@@ -66,8 +67,10 @@ class Move(Strict):
 
 
 def _level_type(control: Control) -> Any:
-    bounds: dict[str, Any] = {"gt" if control.above else "ge": control.low, "le": control.high}
-    return Annotated[int if control.is_whole else float, Field(**bounds)] | None
+    levels = control.levels
+    if isinstance(levels, Whole):
+        return Annotated[int, Field(ge=levels.least, le=levels.most)] | None
+    return Annotated[float, Field(ge=levels.least, gt=levels.above, le=levels.most, lt=levels.below)] | None
 
 
 _LevelsChange: Any = create_model(

@@ -57,9 +57,7 @@ class Settings:
         (_recodings_of(self.method) | None).check("recoding", self.recoding)
         K.check("k", self.k)
         for key, level in self.levels.items():
-            control = offered_levels()[key]
-            if not control.takes(level):
-                raise ShoalError(f"{key}={level!r}: choose {control.describe()}, or leave it empty.")
+            offered_levels()[key].levels.check(key, level)
         SUPPRESSION.check("suppression", self.suppression)
         if self.model is not None and self.model not in model_names() and not is_file_name(self.model):
             raise ShoalError(f"There is no model {self.model!r}: choose {', '.join(model_names())}, or none.")

@@ -12,6 +12,7 @@ from nicegui import ui
 
 from shoal.anonymizers import describe_methods, method_names
 from shoal.models.named import model_names
+from shoal.parameters import Whole
 from shoal.privacy.base import Control
 from shoal.studio.estimators import ENDINGS
 from shoal.studio.pages import layout
@@ -119,11 +120,11 @@ class Controls:
 
     def _choose_level(self, key: str, control: Control) -> ui.number:
         async def write(event: Any) -> None:
-            whole = control.is_whole and event.value is not None
+            whole = isinstance(control.levels, Whole) and event.value is not None
             await self._set(key, _whole(event.value) if whole else event.value)
 
-        low, high, step = control.low, control.high, control.step
-        level = ui.number(control.label, min=low, max=high, step=step, on_change=write)
+        limits = {"min": control.low, "max": control.levels.most, "step": control.step}
+        level = ui.number(control.label, **limits, on_change=write)  # type: ignore[arg-type]
         layout.mark(level.props("clearable placeholder='not requested'"), key)
         return level
 
