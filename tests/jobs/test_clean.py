@@ -119,7 +119,7 @@ def test_bad_input_gets_one_sentence(arguments, sentence):
 
 
 def test_predictors_that_do_not_fit_get_one_sentence():
-    with pytest.raises(DataError, match="Column 'age' is not among the queries"):
+    with pytest.raises(DataError, match="Column 'age' is missing from the queries"):
         clean(FRAME.drop("age"), MODEL)
     with pytest.raises(DataError, match="uses 3 features without names"):
         clean(FRAME, np.ones(3))

@@ -175,8 +175,8 @@ def test_settings_are_described_in_words():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"sensitivity": {"nobody": 1.0}}, "'nobody' is no feature"),
-        ({"sensitivity": {"income": 1.0}}, "'income' is no feature"),
+        ({"sensitivity": {"nobody": 1.0}}, "'nobody' is not a feature"),
+        ({"sensitivity": {"income": 1.0}}, "'income' is not a feature"),
         ({"sensitivity": {}}, "No feature has a sensitivity above 0"),
         ({"sensitivity": AGE, "max_splits": 3}, "The search sets 'max_splits'"),
         ({"sensitivity": AGE, "depth": 3}, "PrivacyTreeClassifier refuses an option"),

@@ -153,7 +153,7 @@ class Training(FactSheet):
 
     def rules(self) -> str | None:
         """Return the rules of a single tree as text; None for several trees."""
-        return export_text(self.model) if len(self.model._trees()) == 1 else None
+        return export_text(self.model) if len(getattr(self.model, "trees_", ())) < 2 else None
 
     def _facts(self) -> dict[str, Any]:
         search, rules = self.search, self.rules()
