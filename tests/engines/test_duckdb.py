@@ -437,9 +437,9 @@ def test_counts_are_whole_numbers(census, source, tmp_path, name, value):
 @pytest.mark.parametrize("method", ["mondrian", "flash"])
 def test_unknown_words_for_missing_values_are_refused(census, source, tmp_path, method):
     how = {"missing": "drop", "method": method, "rows_per_fragment": 1_000}
-    with pytest.raises(DataError) as local:
+    with pytest.raises(ShoalError) as local:
         anonymize(census.frame, census.schema, 5, missing="drop", method=method)
-    with pytest.raises(DataError) as found:
+    with pytest.raises(ShoalError) as found:
         anonymize_file(source, census.schema, 5, tmp_path / "out.csv", **how)
     assert str(found.value) == str(local.value)
 

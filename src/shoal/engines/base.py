@@ -18,7 +18,7 @@ from shoal.data import frames
 from shoal.data.schema import Attribute, Schema
 from shoal.data.table import Column, Missing, encode_column
 from shoal.errors import DataError
-from shoal.parameters import Whole
+from shoal.parameters import Choice, Whole
 from shoal.partition.losses import Loss
 from shoal.partition.table_summary import ColumnSummary, TableSummary, is_plain_number, vocabulary
 from shoal.privacy.checking import Checked
@@ -174,7 +174,7 @@ class Engine(ABC, Generic[Expression]):
 
 def summarize(engine: Engine[Any], schema: Schema, member_of: str | None, missing: Missing) -> TableSummary:
     """Summarize the whole table for the release of its parts."""
-    require_missing(missing)
+    Choice(get_args(Missing)).check("missing", missing)
     if engine.count() == 0:
         raise DataError(NO_ROWS)
     if member_of is not None:
@@ -184,12 +184,6 @@ def summarize(engine: Engine[Any], schema: Schema, member_of: str | None, missin
     columns |= {one.name: engine.distinct(one.name) for one in schema.quasi if one.name not in columns}
     columns |= {one.name: engine.distinct(one.name, member_of) for one in schema.sensitive}
     return TableSummary.of(schema, columns, engine.count(), missing, member_of)
-
-
-def require_missing(missing: Any) -> None:
-    """Refuse an unknown treatment of missing values, as encoding a table does."""
-    if missing not in get_args(Missing):
-        raise DataError(f"missing={missing!r} is unknown: choose 'value' (a value of its own) or 'error' (refuse).")
 
 
 def values_for_true(engine: Engine[Any], member_of: str) -> list[Any]:
