@@ -6,6 +6,7 @@ import math
 import numbers
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 import narwhals.stable.v2 as nw
@@ -70,49 +71,29 @@ class TrainingRows(NamedTuple):
     """0 for regression."""
 
 
+@dataclass(eq=False, repr=False)
 class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
     """Base of all estimators: parameters of a tree, and of its reliance on sensitive features."""
 
-    def __init__(
-        self,
-        *,
-        sensitivity: Any = None,
-        penalty: float = 1.0,
-        penalty_stops: bool = False,
-        min_level: int = 0,
-        max_splits: float | None = None,
-        level_by: str = "depth",
-        split_cost: str = "one",
-        weighted: bool = False,
-        max_depth: int | None = None,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: Any = None,
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        random_state: Any = None,
-    ) -> None:
-        self.sensitivity = sensitivity
-        self.penalty = penalty
-        self.penalty_stops = penalty_stops
-        self.min_level = min_level
-        self.max_splits = max_splits
-        self.level_by = level_by
-        self.split_cost = split_cost
-        self.weighted = weighted
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.ccp_alpha = ccp_alpha
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    _: KW_ONLY
+    sensitivity: Any = None
+    penalty: float = 1.0
+    penalty_stops: bool = False
+    min_level: int = 0
+    max_splits: float | None = None
+    level_by: str = "depth"
+    split_cost: str = "one"
+    weighted: bool = False
+    max_depth: int | None = None
+    min_samples_split: int | float = 2
+    min_samples_leaf: int | float = 1
+    min_weight_fraction_leaf: float = 0.0
+    max_features: Any = None
+    max_leaf_nodes: int | None = None
+    min_impurity_decrease: float = 0.0
+    ccp_alpha: float = 0.0
+    categorical_features: Any = "from_dtype"
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "sensitivity": SENSITIVITY,
@@ -134,10 +115,10 @@ class PrivacyTrees(BaseEstimator):  # type: ignore[misc]
         "categorical_features": Choice(("from_dtype",)) | FEATURES | None,
         "random_state": RANDOM_STATE,
     }
-    _nominal: list[bool]
-    _saw_missing: np.ndarray
-    _features: tuple[Feature, ...]
-    sensitivity_: np.ndarray
+    _nominal: list[bool] = field(init=False)
+    _saw_missing: np.ndarray = field(init=False)
+    _features: tuple[Feature, ...] = field(init=False)
+    sensitivity_: np.ndarray = field(init=False)
 
     def _count_threads(self) -> int:
         """Return the number of threads to use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from shoal.trees._grown import Tree, is_complete
 from shoal.trees._limits import SHARES, SplitBudget, is_budgeted
 
 
+@dataclass(eq=False, repr=False)
 class PrivacyBoostClassifier(LearnsClasses, PrivacyTrees):
     """AdaBoost (SAMME) of trees whose splits avoid sensitive features.
 
@@ -53,65 +55,20 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 50,
-        *,
-        learning_rate: float = 1.0,
-        sensitivity: Any = None,
-        penalty: float = 1.0,
-        penalty_stops: bool = False,
-        min_level: int = 0,
-        max_splits: float | None = None,
-        level_by: str = "depth",
-        split_cost: str = "one",
-        weighted: bool = False,
-        share: str = "tree",
-        criterion: str = "gini",
-        max_depth: int | None = 1,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: Any = None,
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        class_weight: Any = None,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            sensitivity=sensitivity,
-            penalty=penalty,
-            penalty_stops=penalty_stops,
-            min_level=min_level,
-            max_splits=max_splits,
-            level_by=level_by,
-            split_cost=split_cost,
-            weighted=weighted,
-            max_depth=max_depth,
-            min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf,
-            min_weight_fraction_leaf=min_weight_fraction_leaf,
-            max_features=max_features,
-            max_leaf_nodes=max_leaf_nodes,
-            min_impurity_decrease=min_impurity_decrease,
-            ccp_alpha=ccp_alpha,
-            categorical_features=categorical_features,
-            random_state=random_state,
-        )
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.share = share
-        self.criterion = criterion
-        self.class_weight = class_weight
+    n_estimators: int = 50
+    _: KW_ONLY
+    learning_rate: float = 1.0
+    share: str = "tree"
+    criterion: str = "gini"
+    max_depth: int | None = 1
+    class_weight: Any = None
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_estimators": Whole(least=1),
         "learning_rate": Real(above=0),
         "share": Choice(SHARES),
     }
-    trees_: list[Tree]
+    trees_: list[Tree] = field(init=False)
 
     def _grow(self, lesson: TrainingRows, random: np.random.RandomState) -> None:
         weight = np.ones(len(lesson.y)) if lesson.weight is None else lesson.weight

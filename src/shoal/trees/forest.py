@@ -6,6 +6,7 @@ import numbers
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -24,63 +25,18 @@ ROWS_A_BLOCK = 4096
 """Number of rows that descend all trees together: their values stay in the cache."""
 
 
+@dataclass(eq=False, repr=False)
 class _Forest(PrivacyTrees):
     """A forest of classification or regression trees."""
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        sensitivity: Any = None,
-        penalty: float = 1.0,
-        penalty_stops: bool = False,
-        min_level: int = 0,
-        max_splits: float | None = None,
-        level_by: str = "depth",
-        split_cost: str = "one",
-        weighted: bool = False,
-        share: str = "tree",
-        max_depth: int | None = None,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: Any = 1.0,
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        ccp_alpha: float = 0.0,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        oob_score: bool = False,
-        categorical_features: Any = "from_dtype",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            sensitivity=sensitivity,
-            penalty=penalty,
-            penalty_stops=penalty_stops,
-            min_level=min_level,
-            max_splits=max_splits,
-            level_by=level_by,
-            split_cost=split_cost,
-            weighted=weighted,
-            max_depth=max_depth,
-            min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf,
-            min_weight_fraction_leaf=min_weight_fraction_leaf,
-            max_features=max_features,
-            max_leaf_nodes=max_leaf_nodes,
-            min_impurity_decrease=min_impurity_decrease,
-            ccp_alpha=ccp_alpha,
-            categorical_features=categorical_features,
-            random_state=random_state,
-        )
-        self.n_estimators = n_estimators
-        self.share = share
-        self.bootstrap = bootstrap
-        self.max_samples = max_samples
-        self.oob_score = oob_score
-        self.n_jobs = n_jobs
+    n_estimators: int = 100
+    _: KW_ONLY
+    share: str = "tree"
+    max_features: Any = 1.0
+    bootstrap: bool = True
+    max_samples: int | float | None = None
+    oob_score: bool = False
+    n_jobs: int | None = None
 
     _parameter_constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_estimators": Whole(least=1),
@@ -90,7 +46,7 @@ class _Forest(PrivacyTrees):
         "oob_score": FLAG,
         "n_jobs": JOBS,
     }
-    trees_: list[Tree]
+    trees_: list[Tree] = field(init=False)
 
     def _count_threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))
@@ -177,6 +133,7 @@ class _Forest(PrivacyTrees):
             raise ShoalError("oob_score=True needs rows that trees were not trained on: set bootstrap=True.")
 
 
+@dataclass(eq=False, repr=False)
 class PrivacyForestClassifier(LearnsClasses, _Forest):
     """A random forest whose splits avoid sensitive features.
 
@@ -212,64 +169,10 @@ min_impurity_decrease, class_weight, ccp_alpha, bootstrap, max_samples, oob_scor
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        sensitivity: Any = None,
-        penalty: float = 1.0,
-        penalty_stops: bool = False,
-        min_level: int = 0,
-        max_splits: float | None = None,
-        level_by: str = "depth",
-        split_cost: str = "one",
-        weighted: bool = False,
-        share: str = "tree",
-        criterion: str = "gini",
-        max_depth: int | None = None,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: Any = "sqrt",
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        class_weight: Any = None,
-        ccp_alpha: float = 0.0,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        oob_score: bool = False,
-        categorical_features: Any = "from_dtype",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_estimators,
-            sensitivity=sensitivity,
-            penalty=penalty,
-            penalty_stops=penalty_stops,
-            min_level=min_level,
-            max_splits=max_splits,
-            level_by=level_by,
-            split_cost=split_cost,
-            weighted=weighted,
-            share=share,
-            max_depth=max_depth,
-            min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf,
-            min_weight_fraction_leaf=min_weight_fraction_leaf,
-            max_features=max_features,
-            max_leaf_nodes=max_leaf_nodes,
-            min_impurity_decrease=min_impurity_decrease,
-            ccp_alpha=ccp_alpha,
-            bootstrap=bootstrap,
-            max_samples=max_samples,
-            oob_score=oob_score,
-            categorical_features=categorical_features,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        self.criterion = criterion
-        self.class_weight = class_weight
+    _: KW_ONLY
+    criterion: str = "gini"
+    max_features: Any = "sqrt"
+    class_weight: Any = None
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the classes, the mean over the trees."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class _OneTree(PrivacyTrees):
         return self.tree_.n_leaves
 
 
+@dataclass(eq=False, repr=False)
 class PrivacyTreeClassifier(LearnsClasses, _OneTree):
     """A decision tree whose splits avoid sensitive features.
 
@@ -104,52 +106,9 @@ min_impurity_decrease, class_weight, ccp_alpha, random_state
     True
     """
 
-    def __init__(
-        self,
-        *,
-        sensitivity: Any = None,
-        penalty: float = 1.0,
-        penalty_stops: bool = False,
-        min_level: int = 0,
-        max_splits: float | None = None,
-        level_by: str = "depth",
-        split_cost: str = "one",
-        weighted: bool = False,
-        criterion: str = "gini",
-        max_depth: int | None = None,
-        min_samples_split: int | float = 2,
-        min_samples_leaf: int | float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: Any = None,
-        max_leaf_nodes: int | None = None,
-        min_impurity_decrease: float = 0.0,
-        class_weight: Any = None,
-        ccp_alpha: float = 0.0,
-        categorical_features: Any = "from_dtype",
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            sensitivity=sensitivity,
-            penalty=penalty,
-            penalty_stops=penalty_stops,
-            min_level=min_level,
-            max_splits=max_splits,
-            level_by=level_by,
-            split_cost=split_cost,
-            weighted=weighted,
-            max_depth=max_depth,
-            min_samples_split=min_samples_split,
-            min_samples_leaf=min_samples_leaf,
-            min_weight_fraction_leaf=min_weight_fraction_leaf,
-            max_features=max_features,
-            max_leaf_nodes=max_leaf_nodes,
-            min_impurity_decrease=min_impurity_decrease,
-            ccp_alpha=ccp_alpha,
-            categorical_features=categorical_features,
-            random_state=random_state,
-        )
-        self.criterion = criterion
-        self.class_weight = class_weight
+    _: KW_ONLY
+    criterion: str = "gini"
+    class_weight: Any = None
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most frequent class in the leaf of each row."""
