@@ -794,7 +794,9 @@ def make_schema(make):
 def describe_export(name):
     """What can be called by a name that is exported: its parameters, and the members of a class."""
     item = getattr(shoal, name)
-    parameters = inspect.signature(item).parameters.values()
+    parameters = list(inspect.signature(item).parameters.values())
+    # Those that are only given by their names may stand in any order.
+    parameters.sort(key=lambda p: p.name if p.kind is p.KEYWORD_ONLY else "")
     known = [f"{p.kind.name} {p.name}" + ("" if p.default is p.empty else f" = {p.default!r}") for p in parameters]
     members = [one for one in dir(item) if not one.startswith("_")] if inspect.isclass(item) else []
     return {"parameters": Data(known), "members": Members(members)}
