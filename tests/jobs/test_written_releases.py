@@ -26,7 +26,10 @@ SCHEMA = Schema(
         Attribute("note", "other", "nominal"),
     ]
 )
-SPARK = pytest.param("spark", marks=pytest.mark.slow)
+SPARK = pytest.param(
+    "spark",
+    marks=[pytest.mark.slow, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning")],
+)
 
 
 def people(*, texts):

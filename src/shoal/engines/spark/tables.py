@@ -194,9 +194,16 @@ def is_csv(name: str) -> bool:
 
 def write(table: DataFrame, place: str, out: str, separator: str | None) -> None:
     """Write a table to a place, in the format of its final name."""
+    from pyspark.sql import functions as sf
+
     if is_csv(out):
         # Spaces around a value are part of it.
         kept = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
+        # A missing number is an empty field; "NaN" would be read as a text.
+        for field in table.schema:
+            if field.dataType.typeName() in ("double", "float"):
+                number = quoted_column(field.name)
+                table = table.withColumn(field.name, sf.when(~sf.isnan(number), number))
         table.write.csv(place, header=True, sep=_separator_of(out, separator), escape='"', **kept)  # type: ignore[arg-type]
     else:
         table.write.parquet(place)
